@@ -1,13 +1,13 @@
 """Takes in exports of what the infrastructure costs, and undoes them.
 
-Of each month in which one of its costs begins, what the same source had before is replaced. What it had is kept with
-the import, so undoing it brings that back. Imports of one source wait for each other.
+Of each month in which one of its rows begins, also where all cost 0, what the same source had before is replaced. What
+it had is kept with the import, so undoing it brings that back. Imports of one source wait for each other.
 """
 
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -50,6 +50,7 @@ def imports() -> QuerySet[CostImport]:
 def take_in_export(actor: Actor, source: str, text: str, *, cost_column: str, now: datetime) -> TakenIn:
     """Take in a FOCUS export by the rules of `penstock.rules.focus_costs`. Raises `InvalidRequest`."""
     export = focus_costs.read(io.StringIO(text, newline=""), cost_column)
+    months = {f"{one.month:%Y-%m}" for one in export.sums}
     entries = [
         {
             "name": one.name,
@@ -63,7 +64,7 @@ def take_in_export(actor: Actor, source: str, text: str, *, cost_column: str, no
         }
         for one in focus_costs.costs(export)
     ]
-    return take_in(actor, source, entries, now=now, sha256=export.sha256, rows=export.rows)
+    return take_in(actor, source, entries, now=now, sha256=export.sha256, rows=export.rows, months=months)
 
 
 def take_in(
@@ -74,12 +75,14 @@ def take_in(
     now: datetime,
     sha256: str = "",
     rows: int = 0,
+    months: Collection[str] = (),
 ) -> TakenIn:
     """Take in costs of the fields in `CHANGEABLE`. The same again changes nothing, also when it comes at the same time.
+    `months`, as 2026-11, are those of an export, which may have rows of 0 alone in one: then nothing is left there.
     Raises `InvalidRequest`.
     """
     check_display_name("source", source, NAME_LENGTH_MAX)
-    if not 1 <= len(entries) <= IMPORTED_MAX:
+    if not (entries or months) or len(entries) > IMPORTED_MAX:
         raise InvalidRequest(f"costs: {len(entries)}; 1 to {IMPORTED_MAX} in one import required")
     wanted = _wanted(source, entries)
     digest = (
@@ -88,7 +91,7 @@ def take_in(
             json.dumps([described(row) for _, row in sorted(wanted.items(), key=str)]).encode()
         ).hexdigest()
     )
-    months = sorted({f"{row.from_at:%Y-%m}" for row in wanted.values()})
+    months = sorted({*months, *(f"{row.from_at:%Y-%m}" for row in wanted.values())})
     with transaction.atomic():
         CostSource.objects.get_or_create(name=source)
         of = CostSource.objects.select_for_update(no_key=True).get(name=source)
@@ -146,7 +149,9 @@ def undo(actor: Actor, public_id: str, now: datetime) -> CostImport:
         if newest is not None and newest.pk != row.pk:
             raise InUse(f"import {public_id}: {newest.public_id} replaced a part of it; undo that one first")
         here = [cost.pk for cost in _within(of.name, row.months)]
-        costs().filter(pk__in=here).delete()
+        # One that it had may have been given another time since: it comes back once.
+        same = Q(public_id__in=[kept["public_id"] for kept in row.before])
+        costs().filter(Q(pk__in=here) | same).delete()
         back = [_restored(of.name, kept) for kept in row.before]
         check_count(len(back))
         InfrastructureCost.objects.bulk_create(back)

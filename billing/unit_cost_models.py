@@ -28,7 +28,7 @@ class CostImport(models.Model):
     sha256 = models.CharField(max_length=SHA256_DIGITS)
     """Of what was read: equal digests are equal costs."""
     months = models.JSONField()
-    """As 2026-11, those that it has costs in."""
+    """As 2026-11, those that its rows begin in."""
     rows = models.PositiveBigIntegerField()
     """Of the file."""
     costs = models.PositiveIntegerField()

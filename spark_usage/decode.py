@@ -20,11 +20,13 @@ from penstock.contract.ids import TOPIC_ID_BYTES
 from penstock.records.seal import SealCorrupt, unpack_seal
 from penstock.rules.latency_buckets import BUCKET_MAX
 from penstock.rules.service_levels import ALL_SECONDS, OPERATIONS
-from spark_usage.decoded_readings import PRINCIPAL_ROW, Readings
+from spark_usage.decoded_readings import MINUTE_MAX, PRINCIPAL_ROW, TIME_MS_MAX, Readings
 
 _READINGS_A_BATCH = 10_000
 """So few stay in the processor's caches, and Python's collector has less to go through."""
 _LONG_MAX = 2**63 - 1
+REQUESTS_MAX = 2**48
+"""Of one row: no broker answers so many, and sums of rows stay within 64 bits."""
 _RECORD_ROW = -1
 _WHERE = ("src_partition", "src_offset", "broker_id", "boot_id", "sequence", "made_ms")
 """What the facts of a record share."""
@@ -252,7 +254,7 @@ def _delivered(delivered: Delivered) -> dict[str, Any]:
     return _topic(delivered) | {
         "group": delivered.group,
         "principal": delivered.principal,
-        "minute": delivered.minute,
+        "minute": _bounded("minute", delivered.minute, MINUTE_MAX),
         "messages": _bounded("messages", delivered.messages),
         "bytes": _bounded("bytes", delivered.bytes),
         "other_zone_messages": delivered.other_zone_messages,
@@ -268,7 +270,7 @@ def _elapsed(elapsed: Elapsed) -> dict[str, Any]:
         "topic_id": elapsed.topic_id.hex(),
         "topic": elapsed.topic,
         "principal": elapsed.principal,
-        "minute": elapsed.minute,
+        "minute": _bounded("minute", elapsed.minute, MINUTE_MAX),
         "connection_ms": _bounded("connection_ms", elapsed.connection_ms),
         "throttled_ms": _bounded("throttled_ms", elapsed.throttled_ms),
     }
@@ -282,8 +284,8 @@ def _requests(requests: Requests) -> dict[str, Any]:
     return {
         "tenant": requests.tenant,
         "operation": requests.operation,
-        "minute": requests.minute,
-        "valid": _bounded("valid", requests.valid),
+        "minute": _bounded("minute", requests.minute, MINUTE_MAX),
+        "valid": _bounded("valid", requests.valid, REQUESTS_MAX),
         "bad": requests.bad,
         "succeeded_seconds": _bounded("seconds", requests.succeeded_seconds, ALL_SECONDS),
         "failed_seconds": _bounded("seconds", requests.failed_seconds, ALL_SECONDS),
@@ -307,6 +309,9 @@ def _seal(sealed: SealedSegment) -> dict[str, Any]:
         raise Damaged(f"a damaged seal: {error}") from error
     if end != len(sealed.seal):
         raise Damaged("bytes after a seal")
+    if seal.last_accepted_ms < 0:
+        raise Damaged("a negative time")
+    _bounded("last_accepted_ms", seal.last_accepted_ms, TIME_MS_MAX)
     return {
         "tenant": sealed.tenant,
         "topic_id": seal.where.topic_id.hex(),

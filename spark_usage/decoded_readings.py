@@ -1,6 +1,7 @@
 """Readings of many records as columns: each field once for all of them, and what is damaged found column by column."""
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -12,10 +13,14 @@ import pyarrow as pa
 from data_plane.contract.usage_pb2 import CUT, FINAL, PrincipalRow, Reading, ReadingKind
 from penstock.contract.ids import TOPIC_ID_BYTES
 from penstock.records.usage import minute_of
+from penstock.rules.timestamps import day_start_ms
 
 TOTALS = 6
 RETAINED_MINUTES_MAX = 10 * 366 * 24 * 60
 """Of one leadership: ten years."""
+TIME_MS_MAX = day_start_ms(date(9999, 1, 1))
+MINUTE_MAX = minute_of(TIME_MS_MAX)
+"""What is later has no day that data sets can name: one such part would end every round."""
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
 _FIELDS = (
@@ -125,6 +130,7 @@ def _check_position(
     totals: npt.NDArray[np.uint64], of: dict[str, npt.NDArray[np.int64]], found: _Damage
 ) -> None:
     found.where((of["end_offset"] < 0) | (of["accepted_ms"] < -1), lambda _: "a negative offset or time")
+    found.too_large("accepted_ms", of["accepted_ms"], TIME_MS_MAX)
     # One after the other: the sum of three may be more than 64 bits hold. What is too large already has its reason.
     left = of["end_offset"]
     exceeds = np.zeros(found.count, np.bool_)
@@ -166,7 +172,8 @@ def _principal_rows(
                 if row.minute == minute:
                     messages, size = sums.get(row.principal, (0, 0))
                     sums[row.principal] = (messages + row.messages, size + row.bytes)
-            large = [one for pair in sums.values() for one in pair if one > _LONG_MAX]
+            # Of all principals: they are added up where they are compared with the totals.
+            large = [one for one in map(sum, zip(*sums.values(), strict=True)) if one > _LONG_MAX]
             if large:
                 found.reasons.setdefault(at, f"rows {large[0]} is too large")
                 sums = {}
@@ -192,6 +199,7 @@ def _retained(
         ~none & ((minutes < 0) | (minutes > RETAINED_MINUTES_MAX)),
         lambda at: f"what was kept in {minutes[at]} minutes",
     )
+    found.too_large("retained_until", signed["retained_until"], MINUTE_MAX)
     found.where(~none & (once > copies), lambda _: "less kept by all replicas than by one")
     found.where(~none & (copies > _LONG_MAX), lambda at: f"byte-minutes {copies[at]} is too large")
     values = {

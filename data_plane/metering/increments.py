@@ -249,7 +249,8 @@ class Increments:
                 self._requests[into] = sums
             else:
                 there.add(sums)
-            if self._newest[key.tenant, key.operation] == key:
+            # None where it is in a record already, and the clock was set back before it was begun.
+            if self._newest.get((key.tenant, key.operation)) == key:
                 self._newest[key.tenant, key.operation] = into
 
     def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, Taken]]:

@@ -104,7 +104,8 @@ def read(lines: Iterable[str], cost_column: str = EFFECTIVE) -> Export:
     """The export in these lines of CSV. Raises `InvalidRequest`, which names row and column: row 1 is the header."""
     if cost_column not in COST_COLUMNS:
         raise InvalidRequest(f"cost_column: {cost_column[:30]!r}; one of {', '.join(COST_COLUMNS)} required")
-    reader = csv.reader(lines, strict=True)
+    # Before CSV is read: a quote after a byte order mark would not begin a quoted cell.
+    reader = csv.reader((line.lstrip("\ufeff") for line in lines), strict=True)
     sums: dict[tuple[Kind, str, str, datetime, datetime], _Sum] = {}
     rows = 0
     try:
@@ -212,7 +213,7 @@ class _Sum:
 def _places(header: Sequence[str] | None, cost_column: str) -> dict[str, int]:
     if header is None:
         raise InvalidRequest("csv: it is empty")
-    names = [name.strip().lstrip("\ufeff") for name in header]
+    names = [name.strip() for name in header]
     wanted = (*NEEDED, cost_column)
     missing = [name for name in wanted if name not in names]
     if missing:

@@ -1,6 +1,7 @@
 """What records and their parts become, and which damage of them is rejected, without Spark."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from penstock.records.seal import pack_seal
 from penstock.records.usage import minute_of
 from spark_usage import decode
 from spark_usage.decode import Damaged, facts_of, parse_record
-from spark_usage.decoded_readings import RETAINED_MINUTES_MAX
+from spark_usage.decoded_readings import MINUTE_MAX, RETAINED_MINUTES_MAX, TIME_MS_MAX
 from tests.unit.verification.stored_log import BEGIN_MS, StoredLog
 
 AT_MS = 1_700_000_000_000
@@ -62,6 +63,15 @@ def elapsed(**fields: Any) -> pb.Elapsed:
 def requests(**fields: Any) -> pb.Requests:
     values: dict[str, Any] = {"tenant": "tn_a", "operation": "fetch", "minute": 9, "valid": 5, "bad": 5}
     return pb.Requests(**{**values, **fields})
+
+
+def sealed_at(time_ms: int) -> pb.SealedSegment:
+    log = StoredLog()
+    log.write(5, BEGIN_MS)
+    log.write(5, BEGIN_MS, rolls=True)
+    (seal,) = log.seals
+    changed = replace(seal, first_accepted_ms=time_ms, last_accepted_ms=time_ms)
+    return pb.SealedSegment(tenant="tn_a", seal=pack_seal(changed))
 
 
 def kept(since: int = 9, until: int = 9, size: int = 5, copies: int = 7) -> dict[str, int]:
@@ -199,6 +209,24 @@ def test_each_fact_has_the_place_of_its_own_record_however_they_fall_into_batche
     assert found == wanted and len(facts_found) == len(wanted)
 
 
+@pytest.mark.parametrize("a_batch", [1, 4, 100])
+def test_readings_have_their_numbers_in_their_own_record_whatever_the_records_before_have(
+    a_batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode, "_READINGS_A_BATCH", a_batch)
+    counts = [1, 3, 0, 2]
+    stored: list[tuple[int, int, bytes | None]] = [
+        (1, offset, record(readings=[reading(end_offset=10 + at) for at in range(count)]).SerializeToString())
+        for offset, count in enumerate(counts)
+    ]
+    found = [
+        (row["src_offset"], row["row"], row["end_offset"])
+        for row in rows_of(stored)
+        if row["kind"] == "reading"
+    ]
+    assert found == [(offset, at, 10 + at) for offset, count in enumerate(counts) for at in range(count)]
+
+
 _NOTHING: dict[str, Any] = {"totals": (0,) * 6, "accepted_ms": -1}
 
 
@@ -216,6 +244,8 @@ _NOTHING: dict[str, Any] = {"totals": (0,) * 6, "accepted_ms": -1}
         {"kind": pb.GENERATION_START},
         kept(until=9, size=LONG_MAX, copies=LONG_MAX),
         kept(until=9 + RETAINED_MINUTES_MAX),
+        kept(since=MINUTE_MAX, until=MINUTE_MAX),
+        {"accepted_ms": TIME_MS_MAX},
     ],
 )
 def test_a_reading_at_the_bounds_of_what_can_be_is_taken(changes: dict[str, Any]) -> None:
@@ -238,6 +268,9 @@ def test_a_reading_at_the_bounds_of_what_can_be_is_taken(changes: dict[str, Any]
         ({"totals": (0, LONG_MAX + 1, 0, 0, 0, 0)}, "totals 9223372036854775808 is too large"),
         ({"end_offset": -1, **_NOTHING}, "a negative offset or time"),
         ({"accepted_ms": -2, "totals": (0,) * 6}, "a negative offset or time"),
+        ({"accepted_ms": TIME_MS_MAX + 1}, "accepted_ms 253370764800001 is too large"),
+        ({"accepted_ms": LONG_MAX}, "accepted_ms 9223372036854775807 is too large"),
+        (kept(since=MINUTE_MAX, until=MINUTE_MAX + 1), "retained_until 4222846081 is too large"),
         ({"totals": (11, 0, 0, 0, 0, 0)}, "totals exceed the offsets below"),
         ({"totals": (0, 0, 11, 0, 0, 0)}, "totals exceed the offsets below"),
         ({"totals": (0, 0, 0, 0, 11, 0)}, "totals exceed the offsets below"),
@@ -283,8 +316,17 @@ def test_rows_of_a_readings_own_minute_are_added_up_by_principal() -> None:
         {"principal": 5, "messages": 2, "bytes": 20},
         {"principal": 9, "messages": 4, "bytes": 40},
     ]
-    huge = [pb.PrincipalRow(minute=minute, principal=9, messages=LONG_MAX, bytes=1)] * 2
-    assert facts(readings=[reading(minute_rows=huge)])[1]["reason"].startswith("rows ")
+    for principals in ((9, 9), (9, 10)):
+        huge = [
+            pb.PrincipalRow(minute=minute, principal=one, messages=LONG_MAX, bytes=1) for one in principals
+        ]
+        found = facts(readings=[reading(minute_rows=huge)])[1]
+        assert found["reason"] == f"rows {2 * LONG_MAX} is too large"
+    most = [
+        pb.PrincipalRow(minute=minute, principal=one, messages=count, bytes=1)
+        for one, count in ((9, LONG_MAX - 1), (10, 1))
+    ]
+    assert facts(readings=[reading(minute_rows=most)])[1]["kind"] == "reading"
 
 
 @pytest.mark.parametrize(
@@ -296,6 +338,11 @@ def test_rows_of_a_readings_own_minute_are_added_up_by_principal() -> None:
         (lambda: {"delivered": [delivered(bytes=LONG_MAX + 1)]}, "bytes "),
         (lambda: {"delivered": [delivered(other_zone_messages=7)]}, "more left the zone"),
         (lambda: {"delivered": [delivered(other_zone_bytes=601)]}, "more left the zone"),
+        (lambda: {"delivered": [delivered(minute=MINUTE_MAX + 1)]}, "minute 4222846081 is too large"),
+        (lambda: {"elapsed": [elapsed(minute=MINUTE_MAX + 1)]}, "minute "),
+        (lambda: {"requests": [requests(minute=MINUTE_MAX + 1)]}, "minute "),
+        (lambda: {"seals": [sealed_at(TIME_MS_MAX + 1)]}, "last_accepted_ms 253370764800001 is too large"),
+        (lambda: {"seals": [sealed_at(-1)]}, "a negative time"),
         (lambda: {"elapsed": [elapsed(tenant="")]}, "no tenant"),
         (lambda: {"elapsed": [elapsed(topic="")]}, "half of a topic"),
         (lambda: {"elapsed": [elapsed(topic_id=b"")]}, "half of a topic"),
@@ -315,7 +362,7 @@ def test_rows_of_a_readings_own_minute_are_added_up_by_principal() -> None:
             lambda: {"requests": [requests(bad=0, latency_buckets=[1_001], latency_counts=[1])]},
             "bucket 1001 is too large",
         ),
-        (lambda: {"requests": [requests(valid=LONG_MAX + 1)]}, "valid "),
+        (lambda: {"requests": [requests(valid=decode.REQUESTS_MAX + 1)]}, "valid "),
         (lambda: {"seals": [pb.SealedSegment(tenant="tn_a", seal=b"none")]}, "a damaged seal"),
     ],
 )

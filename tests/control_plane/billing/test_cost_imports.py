@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from django.db import connections
 
-from billing import cost_imports, margins
+from billing import cost_imports, margins, unit_cost_actions
 from billing.cost_imports import TakenIn
 from billing.unit_cost_models import CostImport, CostSource, InfrastructureCost
 from control_plane.audit.models import AuditEntry
@@ -72,6 +72,30 @@ def test_an_undone_import_brings_back_what_it_replaced_the_newest_first() -> Non
     cost_imports.undo(TESTER, december.row.public_id, NOW)
     assert AuditEntry.objects.filter(action="infrastructure_cost.undo_import").count() == 3
     assert taken(("EC2", "5")).is_new, "what was undone may be taken in again"
+
+
+@pytest.mark.django_db
+def test_a_cost_that_was_given_another_month_since_comes_back_once() -> None:
+    taken(("EC2", "1"))
+    second = taken(("EC2", "5"))
+    row = InfrastructureCost.objects.get()
+    moved = {"from_at": datetime(2026, 12, 3, tzinfo=UTC), "until_at": datetime(2026, 12, 4, tzinfo=UTC)}
+    unit_cost_actions.change(TESTER, row, moved)
+    cost_imports.undo(TESTER, second.row.public_id, NOW)
+    back = InfrastructureCost.objects.get()
+    assert (back.public_id, back.price_micro, back.from_at.month) == (row.public_id, 1_000_000, 11)
+
+
+@pytest.mark.django_db
+def test_a_month_whose_rows_cost_nothing_any_more_has_nothing_left() -> None:
+    taken(("EC2", "1"))
+    taken(("EC2", "7"), month=12)
+    nothing = taken(("EC2", "2"), ("EC2", "-2"))
+    assert (nothing.removed, nothing.row.months, nothing.row.costs) == (1, ["2026-11"], 0)
+    assert stored() == {"EC2": 7_000_000}
+    assert not taken(("EC2", "0")).is_new
+    cost_imports.undo(TESTER, nothing.row.public_id, NOW)
+    assert InfrastructureCost.objects.count() == 2
 
 
 @pytest.mark.django_db

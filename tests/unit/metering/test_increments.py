@@ -236,6 +236,18 @@ def test_the_newest_row_is_one_that_is_held_also_after_it_was_taken_or_became_a_
     assert left == {(FETCH, 0): 1, (FETCH, 5): 1, (FETCH, 6): 2, (PRODUCE, 8): 1}
 
 
+def test_minutes_become_windows_also_after_the_clock_was_set_back_and_the_newest_row_was_taken() -> None:
+    increments = Increments(keys_max=3)
+    for minute in (5, 13, 6):
+        failed(increments, minute, PRODUCE)
+    failed(increments, 14, FETCH)
+    assert [(key.minute, sums.bad) for key, sums in increments.take_requests(1)] == [(5, 2)]
+    for minute in (15, 16):
+        failed(increments, minute, FETCH)
+    left = {(key.operation, key.minute): sums.bad for key, sums in increments.take_requests(9)}
+    assert left == {(PRODUCE, 10): 1, (FETCH, 10): 1, (FETCH, 15): 2}
+
+
 def test_latencies_and_seconds_of_minutes_that_become_a_window_add_up() -> None:
     increments = Increments(keys_max=2)
     for minute, milliseconds in ((0, 1.0), (1, 1.0), (5, 50.0)):

@@ -122,3 +122,25 @@ def test_a_wrong_file_is_refused_by_row_and_column(lines: list[str], named: str)
 def test_a_file_of_too_many_services_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="row 1002: more than 1000 different"):
         read(*(row("1", f"service-{n}") for n in range(1_001)))
+
+
+@pytest.mark.parametrize("header", [HEADER, ",".join(f'"{name}"' for name in HEADER.split(","))])
+def test_a_byte_order_mark_is_no_part_of_the_header_quoted_or_not(header: str) -> None:
+    export = focus_costs.read([f"\ufeff{header}\n", f"{row('1', billed='2')}\n"], "BilledCost")
+    assert [one.cost for one in export.sums] == [2]
+
+
+def test_a_row_up_to_the_end_of_its_month_is_within_it_and_one_of_an_hour_more_is_not() -> None:
+    month = row("3", start="2026-11-02T00:00:00Z", end="2026-12-01T00:00:00Z")
+    assert len(read(month, row("1")).sums) == 1
+    longer = row("3", start="2026-11-02T00:00:00Z", end="2026-12-01T01:00:00Z")
+    assert len(read(longer, row("1")).sums) == 2
+
+
+def test_a_credit_lowers_its_own_kind_of_a_service_first() -> None:
+    rows = (
+        row("9", category="Storage"),
+        row("2"),
+        row("-1", start="2026-11-29T00:00:00Z", end="2026-12-02T00:00:00Z"),
+    )
+    assert set(found(*rows)) == {(Kind.DISK, "EC2", "USD", 9_000_000), (Kind.HOSTS, "EC2", "USD", 1_000_000)}

@@ -231,6 +231,19 @@ def test_readings_tell_what_the_leadership_has_kept_so_far(metered: Metered) -> 
     ]
 
 
+def test_what_is_kept_is_looked_at_when_a_minute_begins_though_its_reading_is_early(metered: Metered) -> None:
+    metered.round_after(58_000)
+    metered.produce()
+    size = metered.replica.log.size_bytes
+    assert metered.round_after(1_000) == [] and metered.round_after(2_000) == []
+    metered.produce()
+    assert metered.round_after(5_000)
+    metered.produce()
+    assert metered.round_after(60_000)
+    (*_, reading) = metered.usage.records[-1].readings
+    assert (reading.retained_until, reading.retained_byte_minutes) == (2, size)
+
+
 def test_time_of_connections_and_of_delays_is_written_with_the_next_increments() -> None:
     time = ConnectionTime()
     made = Metered(time)
