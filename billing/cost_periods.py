@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
+from billing.voids import without_void
 from billing.models import CreditNote, Invoice
 from billing.running_costs import running_cost
 from tenants.models import Tenant
@@ -68,7 +69,7 @@ def periods_that_begin(tenant: Tenant, first: datetime, end: datetime, now: date
 def _issued(tenant: Tenant) -> QuerySet[Invoice]:
     notes = Prefetch("credit_notes", queryset=CreditNote.objects.prefetch_related("lines").order_by("number"))
     return (
-        Invoice.objects.filter(tenant=tenant, status=Invoice.Status.ISSUED)
+        without_void(Invoice.objects.filter(tenant=tenant, status=Invoice.Status.ISSUED))
         .select_related("cut", "price_book")
         .prefetch_related("lines", notes)
         .order_by("cut__period_start")

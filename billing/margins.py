@@ -11,6 +11,7 @@ from billing import cost_reports, unit_cost_actions
 from billing.cost_periods import periods_that_begin
 from billing.models import CreditNote, Cut, Invoice, UsageDay
 from billing.running_costs import running_cost
+from billing.voids import without_void
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import allocation
@@ -278,8 +279,10 @@ def _billed(
     """Primary key -> what was billed of periods that begin in the month, and what it is."""
     amounts: dict[int, int] = {}
     kinds: dict[int, str] = {}
-    invoices = Invoice.objects.filter(
-        status=Invoice.Status.ISSUED, cut__period_start__gte=first, cut__period_start__lt=end
+    invoices = without_void(
+        Invoice.objects.filter(
+            status=Invoice.Status.ISSUED, cut__period_start__gte=first, cut__period_start__lt=end
+        )
     )
     notes = CreditNote.objects.filter(invoice__in=invoices)
     for tenant, of, total, charges in invoices.values_list(

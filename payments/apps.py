@@ -1,4 +1,4 @@
-"""The payments app's configuration: registers the delivery of receivables to Stripe, and the metrics."""
+"""The payments app's configuration: registers the delivery of receivables to Stripe, the metrics, and what of billing is void."""
 
 from django.apps import AppConfig
 
@@ -10,8 +10,10 @@ class PaymentsConfig(AppConfig):
     def ready(self) -> None:
         from control_plane.api.metrics import from_database
         from control_plane.outbox.registry import register
-        from payments import metrics
+        from billing import voids
+        from payments import metrics, queries
         from payments.stripe_deliverer import KIND_RECEIVABLE, Collector
 
         register(KIND_RECEIVABLE, Collector())
         from_database(metrics.refresh)
+        voids.register(queries.void_invoices)

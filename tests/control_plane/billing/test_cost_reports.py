@@ -298,3 +298,24 @@ def test_a_period_without_any_usage_has_its_fees_by_time() -> None:
         period, "messages_in", {date(2026, 10, 30): 1, date(2026, 11, 1): 2, date(2026, 11, 2): 1}
     )
     assert late == {date(2026, 11, 1): 75, date(2026, 11, 2): 25}, "what came late is of the first day"
+
+
+def test_what_was_taken_back_is_no_cost_any_more(house: House, billed: int) -> None:
+    before = report(house).total.cost_micro
+    invoice = Invoice.objects.get(tenant=house.tenant)
+    payment_actions.open_receivable(invoice)
+    payment_actions.void(TESTER, invoice, reason="billed twice")
+    assert report(house).total.cost_micro == before - billed > 0
+
+
+def test_what_a_credit_note_gives_back_is_no_cost(house: House, billed: int) -> None:
+    before = costs(report(house, "meter"))
+    invoice = Invoice.objects.get(tenant=house.tenant)
+    note = CreditNote.objects.create(
+        public_id="crn_1", invoice=invoice, tenant=house.tenant, number=1, total_micro=30_000, charges=[],
+        sha256="0" * 64, document={}, issued_at=NOW,
+    )  # fmt: skip
+    CreditNoteLine.objects.create(credit_note=note, meter="messages_in", quantity=100, amount_micro=30_000)
+    after = costs(report(house, "meter"))
+    assert after["messages_in",] == before["messages_in",] - 30_000
+    assert sum(after.values()) == sum(before.values()) - 30_000
