@@ -576,3 +576,24 @@ def test_one_object_that_breaks_its_delivery_holds_up_none_that_is_due_with_it(
     assert [(one.object_id, one.reason) for one in waiting] == [(broken, "internal")] * bool(broken)
     assert len(crate.noted) == 3 - bool(broken)
     assert queries.due(timezone.now(), 10) == [], "what broke is tried again later"
+
+
+def test_many_are_claimed_when_they_are_due_and_settled_up_to_what_was_delivered(
+    recipient: Recipient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry._batch_deliverers, KIND, Crate())
+    for number in (1, 2):
+        enqueue(1, f"par_{number}")
+    now = timezone.now()
+    Delivery.objects.filter(object_id="par_2").update(next_attempt_at=now + timedelta(seconds=1))
+    (claim,) = actions.claim_all(KIND, ["par_1", "par_2"], now)
+    assert (claim.object_id, claim.attempts) == ("par_1", 1), "the other one is not due"
+    enqueue(2)
+    actions.record_all_delivered([claim], {"par_1": Delivered(generation=1)}, now)
+    assert not queries.is_delivered(KIND, "par_1", 2), "the change that came meanwhile waits"
+    # Who comes late gives nothing back that is somebody else's by now.
+    (late,) = actions.claim_all(KIND, ["par_1"], timezone.now())
+    later = timezone.now() + timedelta(seconds=actions.LEASE_S)
+    (present,) = actions.claim_all(KIND, ["par_1"], later)
+    actions.give_back([late])
+    assert row(2).lease_holder == present.holder != late.holder and present.attempts == 2
