@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from billing.account_models import BillingAccount
-from billing.models import BillingEntry, PriceBook
+from billing.models import BillingEntry, PriceBook, TenantTerms
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import AlreadyExists, InvalidRequest
@@ -17,17 +17,25 @@ from tenants.models import Tenant
 
 
 def currency_of(tenant: Tenant) -> str | None:
-    """What the tenant is invoiced in: as its account says, else as its first prices, else as the service's oldest book.
-    None while there are no prices at all.
+    """What the tenant is invoiced in: as its account says, else as its own book or its newest prices, else as the
+    service's oldest book. None while there are no prices at all.
+
+    Prices of a tenant never change their currency. Before there were accounts they could, and who was given a book of
+    another currency then is invoiced in that one.
     """
     account = BillingAccount.objects.filter(tenant=tenant).first()
     if account is not None:
         return account.currency
-    first = (
-        BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).order_by("sequence").first()
+    own = TenantTerms.objects.filter(tenant=tenant).select_related("price_book").order_by("-revision").first()
+    if own is not None and own.price_book is not None:
+        return own.price_book.currency
+    newest = (
+        BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES)
+        .order_by("-sequence")
+        .first()
     )
-    if first is not None:
-        return str(first.document["price_book"]["currency"])
+    if newest is not None:
+        return str(newest.document["price_book"]["currency"])
     return default_currency()
 
 

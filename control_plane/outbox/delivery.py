@@ -13,7 +13,7 @@ from control_plane.outbox import actions, queries, wake_ups
 from control_plane.outbox.actions import Claim
 from control_plane.outbox.registry import Delivered, batch_deliverer, deliverer, is_batch
 from control_plane.outbox.wake_ups import TOGETHER_MAX
-from data_plane.contract.broker_calls import within
+from data_plane.contract.broker_calls import is_time_up, within
 from penstock.contract.errors import InternalError, PenstockError
 
 ROUNDS_MAX = 5
@@ -73,7 +73,7 @@ def deliver_all(kind: str, object_ids: Sequence[str]) -> None:
 
 def _deliver_together(kind: str, claims: Sequence[Claim]) -> int:
     """How many were delivered. The outcome of each is stored; those for which there was no time wait as before."""
-    outcomes = _tell(kind, [claim.object_id for claim in claims])
+    outcomes = _tell(kind, claims)
     done = {one: outcome for one, outcome in outcomes.items() if isinstance(outcome, Delivered)}
     if done:
         delivered = [claim for claim in claims if claim.object_id in done]
@@ -88,15 +88,32 @@ def _deliver_together(kind: str, claims: Sequence[Claim]) -> int:
     return len(done)
 
 
-def _tell(kind: str, object_ids: Sequence[str]) -> Mapping[str, Delivered | PenstockError]:
+def _tell(kind: str, claims: Sequence[Claim]) -> Mapping[str, Delivered | PenstockError]:
+    object_ids = [claim.object_id for claim in claims]
     try:
         return batch_deliverer(kind).deliver_all(object_ids)
     except PenstockError as error:
         return dict.fromkeys(object_ids, error)
     except Exception:
-        # A fault of the service, as for one object.
+        # A fault of the service, which may be that of one object: it would hold up all that are ever due with it.
         _log.exception("deliveries broke", extra={"number": len(object_ids)})
-        return dict.fromkeys(object_ids, InternalError("the delivery broke; see the log"))
+        return _one_by_one(kind, claims)
+
+
+def _one_by_one(kind: str, claims: Sequence[Claim]) -> Mapping[str, Delivered | PenstockError]:
+    """What becomes of each by itself; those for which the time does not last are left out, but never all of them."""
+    found: dict[str, Delivered | PenstockError] = {}
+    for claim in claims:
+        try:
+            found[claim.object_id] = deliverer(kind).deliver(claim.object_id, claim.generation)
+        except PenstockError as error:
+            found[claim.object_id] = error
+        except Exception:
+            _log.exception("delivery broke", extra={"object": claim.object_id})
+            found[claim.object_id] = InternalError("the delivery broke; see the log")
+        if is_time_up():
+            break
+    return found
 
 
 def sweep(budget_s: float) -> int:

@@ -176,13 +176,19 @@ class TopicDeliverer:
         return found
 
     def _make_all(self, new: Sequence[Topic]) -> dict[str, Delivered | PenstockError]:
-        """Those that the brokers have made, once no client can meet a broker that does not know of them, and those that
-        are over a limit.
+        """Those that the brokers have made, once no client can meet a broker that does not know of them, those that are
+        over a limit, and those whose tenant the brokers refuse.
         """
-        if not new:
-            return {}
+        found: dict[str, Delivered | PenstockError] = {}
         for tenant in {topic.tenant_id: topic.tenant for topic in new}.values():
-            _tenant_first(tenant)
+            try:
+                _tenant_first(tenant)
+            except PenstockError as refusal:
+                # Of this tenant alone: the topics of the others go on.
+                found |= {topic.public_id: refusal for topic in new if topic.tenant_id == tenant.pk}
+        new = [topic for topic in new if topic.public_id not in found]
+        if not new:
+            return found
         wanted = [TopicSettings.from_dict(topic.settings) for topic in new]
         seen = brokers.brokers_lately() or brokers.describe().brokers
         try:
@@ -204,7 +210,7 @@ class TopicDeliverer:
                 placement.load_sums(),
             )
         except (BrokerUnavailable, InvalidRequest):
-            return {}  # each topic says by itself what it lacks
+            return found  # each topic says by itself what it lacks
         answer = brokers.client().create_topics(
             [
                 new_topic(
@@ -219,7 +225,6 @@ class TopicDeliverer:
             ]
         )
         brokers.client().wait_until_seen(answer.outcome, _SEEN_S)
-        found: dict[str, Delivered | PenstockError] = {}
         for topic, one in zip(new, answer.topics, strict=True):
             if one.outcome.error == ErrorCode.LIMIT_EXCEEDED:
                 found[topic.public_id] = LimitExceeded(one.outcome.message)

@@ -1,13 +1,15 @@
 """REST of usage, invoices with their documents, cuts and prices."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from functools import partial
 from tempfile import TemporaryFile
 from typing import Any, ClassVar
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -168,7 +170,7 @@ def bundle_answer(invoice: Invoice) -> FileResponse:
     # The answer closes it, which deletes it.
     file = TemporaryFile(prefix="penstock-evidence-")  # noqa: SIM115
     try:
-        with transaction.atomic():
+        with _one_moment():
             evidence_bundles.write_bundle(
                 invoice,
                 as_sent(shapes.InvoiceShape(invoice).data),
@@ -184,6 +186,21 @@ def bundle_answer(invoice: Invoice) -> FileResponse:
     except BaseException:
         file.close()
         raise
+
+
+@contextmanager
+def _one_moment() -> Iterator[None]:
+    """A transaction whose statements all see the database as it is at the first of them: a credit note that is issued
+    while a bundle is written would be in its chain and not in its invoice, which is wrong for whoever proves it.
+
+    SQLite does so by itself.
+    """
+    outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if outermost and connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield
 
 
 def as_sent(value: Any) -> Any:

@@ -20,6 +20,7 @@ import msgspec
 
 from penstock.contract.documents import Ordinal, Partition, Signed, Strict, Time, TopicIdHex
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.limits import PARTITIONS_PER_TOPIC_MAX
 
 FORMAT: Final = 1
 EXTENSION = "evidence"
@@ -68,7 +69,7 @@ class Topic(Strict, frozen=True, tag_field="record", tag="topic"):
 
     topic_id: TopicIdHex
     name: Name
-    partitions: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+    partitions: Annotated[int, msgspec.Meta(ge=0, le=PARTITIONS_PER_TOPIC_MAX)]
 
 
 class Shown(Strict, frozen=True, tag_field="record", tag="shown"):

@@ -70,12 +70,15 @@ class Bundle:
                 )
             case records.Topic():
                 topic_id = bytes.fromhex(record.topic_id)
+                self._once(topic_id not in self._topics, f"topic {record.topic_id}")
                 self._topics[topic_id] = LiveTopic(
                     name=record.name, topic_id=topic_id, leaders=(-1,) * record.partitions
                 )
             case records.Shown():
+                self._once(self._shown is None, "answer of the invoice")
                 self._shown = record.answer
             case records.Evidence():
+                self._once(record.invoice not in self._evidence, f"document of {record.invoice}")
                 self._evidence[record.invoice] = record.answer
             case records.Link():
                 self._chain.append(record.item)
@@ -90,6 +93,11 @@ class Bundle:
                 raise InvalidRequest(f"{self.file}: the bundle is altered: a second header or end")
             case _ as never:
                 assert_never(never)
+
+    def _once(self, is_first: bool, what: str) -> None:
+        """Else one would be shown to people, and another one proven."""
+        if not is_first:
+            raise InvalidRequest(f"{self.file}: the bundle is altered: a second {what}")
 
     def _take_seal(self, record: records.SealOfBrokers) -> None:
         where = _where(record)

@@ -22,6 +22,7 @@ from control_plane.topics import actions, observed, queries
 from control_plane.topics.actions import TopicAsked
 from control_plane.topics.models import Topic
 from data_plane.contract.admin_client import AdminClient
+from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import PARTITIONS_PER_TOPIC_MAX, TOPICS_PER_CALL_MAX
 from quotas.actions import set_limits
 from tenants.actions import KIND_TENANT
@@ -328,6 +329,22 @@ def test_the_sweep_makes_topics_of_many_tenants_in_one_call_of_the_brokers(
     calls = admin.sent - before
     assert calls["CreateTopics"] == 1 and calls["CreateTopic"] == 0
     assert on_brokers(admin, tenant) == {"a": 1, "b": 1} and on_brokers(admin, other) == {"a": 1}
+
+
+def test_a_tenant_that_the_brokers_refuse_holds_up_the_topics_of_no_other_one(
+    admin: AdminClient, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = make_tenant("refused")
+    made = [*without_delivery(refused, "a"), *without_delivery(tenant, "a")]
+
+    def put(one: Tenant) -> None:
+        raise InvalidRequest(f"{one.public_id}: its limits are none")
+
+    monkeypatch.setattr(deliverers, "_put_tenant", put)
+    delivery.deliver_all(actions.KIND_TOPIC, [topic.public_id for topic in made])
+    assert on_brokers(admin, tenant) == {"a": 1}
+    (row,) = Delivery.objects.filter(kind=actions.KIND_TOPIC, delivered_at=None)
+    assert (row.object_id, row.reason) == (made[0].public_id, "invalid_request")
 
 
 def test_topics_that_were_written_together_wake_one_worker(

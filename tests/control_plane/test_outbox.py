@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
 from control_plane.processes import queries as processes
 from data_plane.contract import broker_calls
-from penstock.contract.errors import BrokerUnavailable
+from penstock.contract.errors import BrokerUnavailable, PenstockError
 from penstock.contract.invariant import InvariantBroken
 from tests.waiting import PATIENCE_S
 
@@ -539,3 +539,61 @@ def test_the_deliverer_of_a_kind_is_the_one_registered_last(recipient: Recipient
     assert registry.deliverer(KIND) is other
     with pytest.raises(InvariantBroken):
         registry.deliverer("letter")
+
+
+@dataclass
+class Crate(Recipient):
+    """Takes many parcels at once, and breaks when a certain one is among them."""
+
+    broken: str = ""
+
+    def deliver(self, object_id: str, generation: int) -> Delivered:
+        if object_id == self.broken:
+            raise ZeroDivisionError
+        return super().deliver(object_id, generation)
+
+    def deliver_all(self, object_ids: Sequence[str]) -> dict[str, Delivered | PenstockError]:
+        if self.broken in object_ids:
+            raise ZeroDivisionError
+        return {object_id: Delivered(generation=self.newest) for object_id in object_ids}
+
+    def all_delivered(self, done: Mapping[str, Delivered]) -> None:
+        self.noted += [one.generation for one in done.values()]
+
+
+@pytest.mark.parametrize("broken", ["", "par_2"])
+def test_one_object_that_breaks_its_delivery_holds_up_none_that_is_due_with_it(
+    recipient: Recipient, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crate = Crate(broken=broken)
+    crate.leave.set()
+    monkeypatch.setitem(registry._deliverers, KIND, crate)
+    monkeypatch.setitem(registry._batch_deliverers, KIND, crate)
+    for number in (1, 2, 3):
+        enqueue(1, f"par_{number}")
+    assert delivery.sweep(60.0) == 3
+    waiting = Delivery.objects.filter(delivered_at=None)
+    assert [(one.object_id, one.reason) for one in waiting] == [(broken, "internal")] * bool(broken)
+    assert len(crate.noted) == 3 - bool(broken)
+    assert queries.due(timezone.now(), 10) == [], "what broke is tried again later"
+
+
+def test_many_are_claimed_when_they_are_due_and_settled_up_to_what_was_delivered(
+    recipient: Recipient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry._batch_deliverers, KIND, Crate())
+    for number in (1, 2):
+        enqueue(1, f"par_{number}")
+    now = timezone.now()
+    Delivery.objects.filter(object_id="par_2").update(next_attempt_at=now + timedelta(seconds=1))
+    (claim,) = actions.claim_all(KIND, ["par_1", "par_2"], now)
+    assert (claim.object_id, claim.attempts) == ("par_1", 1), "the other one is not due"
+    enqueue(2)
+    actions.record_all_delivered([claim], {"par_1": Delivered(generation=1)}, now)
+    assert not queries.is_delivered(KIND, "par_1", 2), "the change that came meanwhile waits"
+    # Who comes late gives nothing back that is somebody else's by now.
+    (late,) = actions.claim_all(KIND, ["par_1"], timezone.now())
+    later = timezone.now() + timedelta(seconds=actions.LEASE_S)
+    (present,) = actions.claim_all(KIND, ["par_1"], later)
+    actions.give_back([late])
+    assert row(2).lease_holder == present.holder != late.holder and present.attempts == 2

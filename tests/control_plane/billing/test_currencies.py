@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from billing import account_actions, coupon_actions, price_actions, terms_actions
-from billing.models import PriceBook
+from billing.models import PriceBook, TenantTerms
 from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, InvalidRequest
 from penstock.rules.currencies import MINOR_DIGITS
@@ -109,6 +109,37 @@ def test_terms_of_another_currency_are_refused(world: World) -> None:
             TESTER, code="SPRING-7Q2M", basis_points=0, amount_micro=5_000_000, currency="EUX", days=31, uses_max=1,
             reason="x", from_at=now, until_at=now + timedelta(days=1),
         )  # fmt: skip
+
+
+def test_who_had_a_book_of_another_currency_before_there_were_accounts_keeps_it(world: World) -> None:
+    euro, now = in_effect("EUR", 2), datetime.now(UTC)
+    tenant = world.tenant("acme")
+    price_actions.begin_chains(10)
+    TenantTerms.objects.create(
+        tenant=tenant,
+        document=documents.plain(documents.NO_TERMS),
+        price_book=euro,
+        revision=1,
+        changed_at=tenant.created_at,
+    )
+    grant = {
+        "id": "cr_1",
+        "amount_micro": 5,
+        "currency": "EUR",
+        "granted_ms": 0,
+        "expires_ms": 2**42,
+        "reason": "x",
+    }
+    wanted = documents.plain(documents.NO_TERMS) | {"credits": [grant]}
+
+    def change(sha256: str | None) -> None:
+        terms_actions.change_terms(TESTER, tenant.public_id, terms=wanted, price_book_sha256=sha256, now=now)
+
+    change(euro.sha256)
+    # It is invoiced in euro from its next period on, also by the general book.
+    price_actions.prices_from(tenant, now)
+    change(None)
+    assert price_actions.book_for(tenant, now) == euro
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The bundle that the service makes of an invoice proves it without the service; nobody else's is made."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from rest_framework.test import APIClient
 
-from billing import period_actions
+from billing import evidence_bundles, period_actions
 from billing.models import Invoice
 from control_plane.brokers import client as broker_client
 from control_plane.brokers import view
+from control_plane.rest.billing import bundle_answer
 from penstock.contract.errors import BrokerUnavailable
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.timestamps import time_ms
@@ -22,6 +25,7 @@ from penstock.verification.proving import prove
 from tenants.actions import create_operator
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, Part, World, vector_of
+from tests.waiting import PATIENCE_S
 
 PART = Part(first=0, end=2_000, size=1_000_000)
 
@@ -116,3 +120,29 @@ def test_a_draft_and_silent_brokers_give_no_bundle(
     draft = world.invoice(world.cut(tenant, [PART]))
     refused = download(tenant, draft.public_id)
     assert refused.status_code == 400 and "is a draft" in refused.json()["detail"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite has one writer: nothing is committed meanwhile"
+)
+def test_a_bundle_shows_one_moment(
+    world: World, losses: list[view.LossSeen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoice = issued(world, world.tenant("acme"), PART)
+    seen: list[int] = []
+
+    def meanwhile() -> None:
+        world.tenant("other")
+        connection.close()
+
+    def write(*_: object, **__: object) -> None:
+        seen.append(Tenant.objects.count())
+        changing = threading.Thread(target=meanwhile)
+        changing.start()
+        changing.join(PATIENCE_S)
+        seen.append(Tenant.objects.count())
+
+    monkeypatch.setattr(evidence_bundles, "write_bundle", write)
+    bundle_answer(invoice).close()
+    assert seen[0] == seen[1] == Tenant.objects.count() - 1

@@ -277,3 +277,16 @@ def test_what_waits_for_its_next_step_keeps_no_other_from_theirs(world: World) -
         assert found.count() == steps, days
         worker()
         assert queries.to_remind(timezone.now(), (0, 3, 7, 14), None).count() == 0, days
+
+
+def test_what_was_paid_in_part_never_becomes_void(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    with actions.locked(asked(invoice).public_id) as row:
+        actions.note_money(
+            TESTER, row, actions.Kind.PAYMENT, actions.Source.BANK,
+            reference="a part", amount_micro=row.open_micro - 1, at=timezone.now(),
+        )  # fmt: skip
+    with pytest.raises(InvalidRequest, match=r"it is open, and \d+ of it is paid"):
+        actions.void(TESTER, invoice, reason="no")
+    assert (asked(invoice).state, asked(invoice).open_micro) == ("open", 1)

@@ -168,6 +168,9 @@ def hashed(*texts: bytes) -> bytes:
 
 HEADER = b'{"record":"header","format":1,"invoice":"inv_1","tenant":"tn_1","made_at_ms":1,"log":false}'
 END = b'{"record":"end","records":%d}'
+TOPIC = b'{"record":"topic","topic_id":"00000000000000000000000000000000","name":"a","partitions":%d}'
+SHOWN = b'{"record":"shown","answer":{}}'
+EVIDENCE = b'{"record":"evidence","invoice":"inv_1","answer":{}}'
 
 
 @pytest.mark.parametrize(
@@ -179,6 +182,10 @@ END = b'{"record":"end","records":%d}'
         ((HEADER, b'{"record":"news"}', END % 2), "is no record"),
         ((HEADER, b"[" * 100_000, END % 2), "is no record"),
         ((HEADER.replace(b'"format":1', b'"format":2'), END % 1), "is no record"),
+        ((HEADER, TOPIC % 10_001, END % 2), "is no record: Expected `int` <= 10000"),
+        ((HEADER, TOPIC % 1, TOPIC % 2, END % 3), "altered: a second topic 00"),
+        ((HEADER, SHOWN, SHOWN, END % 3), "altered: a second answer"),
+        ((HEADER, EVIDENCE, EVIDENCE, END % 3), "altered: a second document of inv_1"),
         (
             (HEADER, b'{"record":"seal","topic_id":"%s","partition":0,"seal":"AAAA"}' % (b"0" * 32), END % 2),
             "seal",
