@@ -7,9 +7,9 @@ from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
-from billing.voids import without_void
 from billing.models import CreditNote, Invoice
 from billing.running_costs import running_cost
+from billing.voids import without_void
 from tenants.models import Tenant
 
 

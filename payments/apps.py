@@ -1,4 +1,4 @@
-"""The payments app's configuration: registers the delivery of receivables to Stripe, the metrics, and what of billing is void."""
+"""The payments app's configuration: what others call of it, and which invoices are void."""
 
 from django.apps import AppConfig
 
@@ -8,9 +8,9 @@ class PaymentsConfig(AppConfig):
     label = "payments"
 
     def ready(self) -> None:
+        from billing import voids
         from control_plane.api.metrics import from_database
         from control_plane.outbox.registry import register
-        from billing import voids
         from payments import metrics, queries
         from payments.stripe_deliverer import KIND_RECEIVABLE, Collector
 

@@ -11,10 +11,12 @@ from billing import cost_reports, cost_tags, running_costs
 from billing.cost_models import CostTag, PrincipalDay
 from billing.cost_reports import Asked, CostRow, Report
 from billing.models import Invoice, UsageDay
+from payments import actions as payment_actions
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.models import ApiKey, Tenant
 from tenants.roles import Standing
 from tenants.service_accounts.actions import create_service_account
+from tests.control_plane.billing.invoice_rows import CREDIT_LINE_MICRO, METERS, credit
 from tests.control_plane.billing.world import TESTER, TODAY, Part, World, topic_id
 from tests.control_plane.world import House, call, make_house
 
@@ -311,11 +313,7 @@ def test_what_was_taken_back_is_no_cost_any_more(house: House, billed: int) -> N
 def test_what_a_credit_note_gives_back_is_no_cost(house: House, billed: int) -> None:
     before = costs(report(house, "meter"))
     invoice = Invoice.objects.get(tenant=house.tenant)
-    note = CreditNote.objects.create(
-        public_id="crn_1", invoice=invoice, tenant=house.tenant, number=1, total_micro=30_000, charges=[],
-        sha256="0" * 64, document={}, issued_at=NOW,
-    )  # fmt: skip
-    CreditNoteLine.objects.create(credit_note=note, meter="messages_in", quantity=100, amount_micro=30_000)
+    credit(range(1), [invoice], [invoice.cut])
     after = costs(report(house, "meter"))
-    assert after["messages_in",] == before["messages_in",] - 30_000
-    assert sum(after.values()) == sum(before.values()) - 30_000
+    assert after["messages_in",] == before["messages_in",] - CREDIT_LINE_MICRO
+    assert sum(after.values()) == sum(before.values()) - len(METERS) * CREDIT_LINE_MICRO
