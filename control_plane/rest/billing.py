@@ -191,7 +191,7 @@ def bundle_answer(invoice: Invoice) -> FileResponse:
 @contextmanager
 def _one_moment() -> Iterator[None]:
     """A transaction whose statements all see the database as it is at the first of them: a credit note that is issued
-    while a bundle is written would be in its chain and not in its invoice, which is wrong for whoever proves it.
+    while a bundle is written would be in its chain and not in its invoice, which is wrong for those who prove it.
 
     SQLite does so by itself.
     """

@@ -84,6 +84,10 @@ MONTH = Month(2004, 2)
 """That of no other date in these tests."""
 
 
+KINDS = {"kind": "topic"}
+"""Parts of addresses that name no thing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Watched:
     """A tenant that has one thing of every kind, each known by a name or an id."""
@@ -162,7 +166,6 @@ def watched_tenant() -> Watched:
             "sign_in": Session.objects.get(person=owner).public_id,
             "invoice": invoice,
             "credit_note": credit_note,
-            "kind": "topic",
         },
         ended=_credentials_that_ended(tenant),
     )
@@ -219,7 +222,7 @@ class Operation:
 
     @property
     def parts(self) -> list[str]:
-        return re.findall(r"\{(\w+)\}", self.path)
+        return [part for part in re.findall(r"\{(\w+)\}", self.path) if part not in KINDS]
 
     @property
     def route(self) -> str:
@@ -237,7 +240,8 @@ class Operation:
     def address(self, things: dict[str, str]) -> str:
         if "organisation" in self.parts:
             things = {**things, "invitation": things["invitation_of_organisation"]}
-        return re.sub(r"\{(\w+)\}", lambda part: things[part[1]], self.path)
+        named = {**things, **KINDS}
+        return re.sub(r"\{(\w+)\}", lambda part: named[part[1]], self.path)
 
 
 def _type_of(part: str) -> str:
