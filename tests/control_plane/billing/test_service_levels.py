@@ -11,6 +11,7 @@ import pytest
 from rest_framework.renderers import JSONRenderer
 
 from billing import (
+    account_actions,
     price_actions,
     probe_actions,
     queries,
@@ -271,7 +272,10 @@ def test_a_month_is_posted_once_after_its_grace_with_its_credit_in_the_terms(wor
     assert [e.action for e in audit.entries(acme.public_id) if e.action == "sla.post"] == ["sla.post"]
 
 
-def test_charges_in_another_currency_than_the_months_newest_are_credited_with_nothing(world: World) -> None:
+def test_charges_in_another_currency_than_the_months_newest_are_credited_with_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of before tenants had one currency for good."""
     acme = made(world)
     failing(world, acme)
     middle = FIRST + timedelta(days=10)
@@ -282,6 +286,8 @@ def test_charges_in_another_currency_than_the_months_newest_are_credited_with_no
         effective_from=middle,
         now=middle,
     )
+    price_actions.begin_chains(100)
+    monkeypatch.setattr(account_actions, "currency_of", lambda tenant: "EUR")
     first = world.cut(acme, [early], end=middle)
     late = Part(first=1_000_000, end=1_500_000, size=5_000_000, day=middle.date())
     second = world.cut(acme, [late], end=END)
