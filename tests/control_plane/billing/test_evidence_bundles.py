@@ -123,9 +123,6 @@ def test_a_draft_and_silent_brokers_give_no_bundle(
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(
-    connection.vendor != "postgresql", reason="SQLite has one writer: nothing is committed meanwhile"
-)
 def test_a_bundle_shows_one_moment(
     world: World, losses: list[view.LossSeen], monkeypatch: pytest.MonkeyPatch
 ) -> None:
