@@ -74,7 +74,12 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleServer]:
             {"reason": "no"},
             "inv_1",
         ),
-        (["void", "inv_1"], "/v1/billing/receivables/inv_1/void", {}, "inv_1"),
+        (
+            ["void", "inv_1", "--reason", "twice"],
+            "/v1/billing/receivables/inv_1/void",
+            {"reason": "twice"},
+            "inv_1",
+        ),
         (["retry", "inv_1"], "/v1/billing/receivables/inv_1/retry", {}, "inv_1"),
         (["method"], "/v1/payment-method", None, "visa ending in 4242"),
         (
