@@ -154,6 +154,8 @@ class Couriers(Generic[Row]):
 
     def _postpone(self, claimed: Row) -> None:
         """What fails here would fail again at once, and again."""
+        # The connection may be what failed; a new one is made.
+        connection.close()
         try:
             leases.postpone(claimed)
         except DatabaseError as error:

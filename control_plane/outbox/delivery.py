@@ -19,7 +19,7 @@ from penstock.contract.errors import InternalError, PenstockError
 ROUNDS_MAX = 5
 """An object that changes faster than it is delivered is left to the next wake-up."""
 SWEEP_MAX = 1_000
-"""Objects that one look of the sweep finds; the next look is a second later."""
+"""Objects that one look of the sweep finds; the next look finds the others."""
 DELIVERY_S = actions.LEASE_S - 2.0
 """Of all calls of one delivery together, so that it ends before its lease does."""
 

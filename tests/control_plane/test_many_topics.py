@@ -13,7 +13,7 @@ from control_plane.audit import queries as audit
 from control_plane.brokers import client as brokers
 from control_plane.brokers.view import BrokerSeen
 from control_plane.outbox import actions as outbox
-from control_plane.outbox import delivery, tasks
+from control_plane.outbox import delivery, tasks, wake_ups
 from control_plane.outbox import queries as outbox_queries
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import batch_deliverer
@@ -357,6 +357,11 @@ def test_topics_that_were_written_together_wake_one_worker(
     assert woken == [("outbox.deliver_all", [actions.KIND_TOPIC, object_ids])]
     tasks.deliver_all(actions.KIND_TOPIC, object_ids)
     assert [topic.on_brokers for topic in queries.topics(tenant)] == [True, True]
+    monkeypatch.setattr(wake_ups, "TOGETHER_MAX", 1)
+    first, _ = without_delivery(tenant, "c", "d")
+    assert woken[1:] == [("outbox.deliver_all", [actions.KIND_TOPIC, [first.public_id]])], (
+        "the sweep has the rest"
+    )
 
 
 def test_changes_for_which_a_batch_has_no_time_wait_as_if_they_had_not_been_begun(
