@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from billing import chain_actions, previews, price_actions, terms_actions
+from billing import chain_actions, previews, price_actions, queries, terms_actions
 from billing.models import BillingEntry, CreditNote, Cut, Invoice, PriceBook, TenantTerms
 from control_plane.audit import queries as audit
 from control_plane.rest import billing_shapes as shapes
@@ -101,7 +101,7 @@ def assert_proven(invoice: Invoice, previous: Invoice) -> documents.InvoiceDocum
     before = document_of(previous)
     due = charges_check.due_charges(issued, assigned, quantities, before, returned, earlier)
     mine = [note for note in notes if note.invoice.id == invoice.public_id]
-    shown = shapes.InvoiceShape(Invoice.objects.get(pk=invoice.pk)).data
+    shown = shapes.InvoiceShape(queries.invoice(invoice.tenant, invoice.public_id)).data
     found = [
         *invoice_check.check_lines(issued, assigned.book, due.charged.total_micro),
         *charges_check.check_charges(issued, assigned, due),
