@@ -38,7 +38,7 @@ from benchmarks.ten_thousand_topics import BENCHMARK as TEN_THOUSAND_TOPICS
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
 from benchmarks.topic_creation import TOGETHER_BENCHMARK
-from benchmarks.usage_rounds import AT_REST, FOLDS, ROUNDS
+from benchmarks.usage_rounds import AGES, AT_REST, FOLDS, ROUNDS
 from benchmarks.usage_scale import SCALE
 from local import guardian
 
@@ -98,6 +98,7 @@ BENCHMARKS = (
     FOLDS,
     ROUNDS,
     AT_REST,
+    AGES,
     SCALE,
     PEERS,
     PEERS_QUICK,

@@ -23,7 +23,7 @@ FILE_MS = 300_000
 """A file of bronze holds so much time: a service whose rounds take five minutes, or whose driver is asked so often."""
 _START_MS = 20_000 * DAY_MS
 _MINUTE_MS = 60_000
-_EACH_MS = MeterPeriods().changed_ms
+EACH_MS = MeterPeriods().changed_ms
 _MESSAGES = 50
 """Of a principal between two readings."""
 _BYTES = 50_000
@@ -77,6 +77,8 @@ class Load:
         self._now_ms = _START_MS
         self._offset = 0
         self.readings = 0
+        self.each_ms = EACH_MS
+        """From one record of a broker to its next."""
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -86,7 +88,7 @@ class Load:
     def rows(self, until_ms: int) -> Iterator[dict[str, object]]:
         """Rows of bronze of the time up to `until_ms` since the load's start."""
         while self._now_ms < _START_MS + until_ms:
-            self._now_ms += _EACH_MS
+            self._now_ms += self.each_ms
             for broker, odometers in enumerate(self._led):
                 readings = [reading for odometer in odometers for reading in self._read(odometer)]
                 self.readings += len(readings)
@@ -110,10 +112,10 @@ class Load:
             self._offset += 1
 
     def _read(self, odometer: _Odometer) -> Iterator[pb.Reading]:
-        """Ten seconds of writes up to five seconds ago; where a minute ended in them, its end is read too."""
-        written_ms = self._now_ms - _EACH_MS // 2
+        """Writes up to half of the time since the last reading; where a minute ended in them, its end is read too."""
+        written_ms = self._now_ms - self.each_ms // 2
         minute_ms = written_ms // _MINUTE_MS * _MINUTE_MS
-        if written_ms - minute_ms < _EACH_MS and minute_ms > _START_MS:
+        if written_ms - minute_ms < self.each_ms and minute_ms > _START_MS:
             odometer.write(minute_ms - 1)
             yield odometer.read(pb.MINUTE_END)
         odometer.write(written_ms)
@@ -126,7 +128,7 @@ class Bronze:
     def __init__(self, datasets: Path, file_ms: int = FILE_MS) -> None:
         self.load = Load()
         self._data = bronze.BronzeFolders(datasets).data
-        self._file_ms = file_ms
+        self.file_ms = file_ms
         self._ended_ms = 0
         self._files: list[Path] = []
         (self._data / "_spark_metadata").mkdir(parents=True)
@@ -138,7 +140,7 @@ class Bronze:
     def grow(self, days: float) -> None:
         """Until it holds so many days."""
         while self._ended_ms < days * DAY_MS:
-            self._ended_ms += self._file_ms
+            self._ended_ms += self.file_ms
             file = self._data / f"part-{len(self._files):06}.parquet"
             table = pa.Table.from_pylist(list(self.load.rows(self._ended_ms)), schema=bronze.SCHEMA)
             pq.write_table(table, file, compression="zstd")
@@ -148,7 +150,7 @@ class Bronze:
     def age(self, days: int) -> None:
         """As many files as a service of these days has, further names of those that are there: a look reads none."""
         made = list(self._files)
-        while len(self._files) < days * DAY_MS // self._file_ms:
+        while len(self._files) < days * DAY_MS // self.file_ms:
             file = self._data / f"part-{len(self._files):06}.parquet"
             os.link(made[len(self._files) % len(made)], file)
             self._files.append(file)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.figures import Benchmark, Measured, median
-from benchmarks.usage_load import FILE_MS, Bronze, Load
+from benchmarks.usage_load import DAY_MS, EACH_MS, FILE_MS, Bronze, Load
 from spark_usage import bronze, readings
 from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
 from spark_usage.decode import decode
@@ -31,6 +31,7 @@ AGE = 400
 """Days."""
 _ROUNDS = 3
 _WARM = 1_000
+_HOUR_MS = 3_600_000
 
 
 def folds(folder: Path) -> list[Measured]:
@@ -93,6 +94,37 @@ def rounds(folder: Path, days: Sequence[int] = DAYS, file_ms: int = FILE_MS) -> 
         spark.stop()
 
 
+def ages(folder: Path, young: int = 1, old: int = AGE) -> list[Measured]:
+    """Seconds of a round over five minutes of news at both ages in days, medians of three: a service that was read once
+    an hour until then, with a file of bronze each hour.
+    """
+    spark = start_session(SparkConfiguration(), folder / "spark")
+    took: dict[int, tuple[float, float]] = {}
+    try:
+        for days in (young, old):
+            datasets = folder / f"of-{days}-days"
+            made = Bronze(datasets, _HOUR_MS)
+            made.load.each_ms = _HOUR_MS
+            made.grow(days)
+            _round(spark, datasets, made.load.offsets)
+            made.load.each_ms, made.file_ms = EACH_MS, FILE_MS
+            rounds_s, busy_s = [], []
+            for number in range(_ROUNDS + 1):
+                made.grow(days + (number + 1) * FILE_MS / DAY_MS)
+                busy = processor_s()
+                rounds_s.append(_round(spark, datasets, made.load.offsets))
+                busy_s.append(processor_s() - busy)
+            took[days] = median(rounds_s[1:]), median(busy_s[1:])
+            print(f"  {days} days: {took[days][0]:.1f} s, {made.files} files", file=sys.stderr, flush=True)
+    finally:
+        spark.stop()
+    beside = {
+        "processor_s": took[old][1], f"at_{young}_days_s": took[young][0],
+        f"at_{young}_days_processor_s": took[young][1], "ratio": took[old][1] / took[young][1],
+    }  # fmt: skip
+    return [Measured(name="usage_round_at_400_days_s", value=took[old][0], unit="s", beside=beside)]
+
+
 def at_rest_cpu(folder: Path) -> list[Measured]:
     """Processor time of a look that finds nothing to do, medians of five, with the files of an hour and as many as
     `AGE` days have. What the brokers are asked is not in it.
@@ -143,6 +175,7 @@ def processor_s() -> float:
 
 
 FOLDS = Benchmark(figures=("usage_fold_100k_s",), run=folds, seconds=120, quick=False)
+AGES = Benchmark(figures=("usage_round_at_400_days_s",), run=ages, seconds=300, quick=False)
 AT_REST = Benchmark(figures=("round_at_rest_cpu_s",), run=at_rest_cpu, seconds=60, quick=False)
 ROUNDS = Benchmark(
     figures=tuple(f"usage_round_{age}_days_s" for age in DAYS), run=rounds, seconds=1_200, quick=False

@@ -25,6 +25,16 @@ _NO_READING = "no cut reading"
 _BAD_READING = "its cut reading contradicts other readings, or the one that explains it is missing"
 
 
+def tenants_to_fold(ends: DataFrame, late: DataFrame, coverage: DataFrame) -> list[str]:
+    """Tenants with a gap, a new reading of a cut or of a deleted topic (among `ends`), or cuts and a late log. `late`:
+    new readings of such logs; `coverage`: tenant and status of the data set `cut_coverage` before.
+    """
+    told = ends.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
+    gaps = coverage.where("status = 'gap'").select("tenant")
+    with_cuts = late.select("tenant").join(coverage.select("tenant"), ["tenant"], "left_semi")
+    return sorted(row["tenant"] for row in told.unionByName(gaps).unionByName(with_cuts).distinct().collect())
+
+
 def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
     """Every partition of every cut: cut, partition, topic; `mark`, the point that covers it (null = gap); `previous`,
     the point where its period begins (null = the log's start); `rejected`, it has a reading that cannot be used

@@ -82,6 +82,7 @@ FACTS = pa.schema(
         ("seal", pa.binary()),
         ("reason", pa.string()),
         ("record", pa.binary()),
+        ("file", pa.string()),
     ]
 )
 

@@ -149,3 +149,14 @@ def named(found: list[tuple[int, int, int]], most: int = 20) -> str:
     if len(found) > most:
         names.append(f"and {len(found) - most} more")
     return ", ".join(names)
+
+
+def causes(holes: list[tuple[int, int, int]], waived: DataFrame) -> str:
+    """Possible causes of a gap: missing offsets, else missing sequences of a broker's boot."""
+    if holes:
+        return named(holes)
+    boots = waived.where("missing > 0").orderBy("broker_id", "boot_id").limit(20).collect()
+    return ", ".join(
+        f"broker {boot['broker_id']} boot {boot['boot_id']} sequence {boot['first_missing']}"
+        for boot in boots
+    )

@@ -30,6 +30,7 @@ FORMAT = 2
 RUN_ID_DIGITS = 32
 KEPT_RUNS = 5
 """Runs of a data set that are kept, so that a reader has several rounds of time."""
+_FILES_A_WINDOW, _ROWS_A_FILE = 16, 20_000
 _PENDING = ".pending-"
 _PENDING_OF = re.compile(r"\.pending-(\d+)-")
 _FETCHED = ".fetched"
@@ -170,22 +171,39 @@ class Catalog:
         """Remove copies of published files."""
         shutil.rmtree(self.folder / _FETCHED, ignore_errors=True)
 
+    def staging(self, dataset: DataSet) -> Path:
+        """An empty place for files that workers write and `write` takes; it goes with what ended rounds left."""
+        folder = self.folder.absolute() / dataset.name / f"{_PENDING}{self._number}-staged-{os.getpid()}"
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
     def write(
         self,
         dataset: DataSet,
         rows: DataFrame,
         inputs: Mapping[str, Any],
         carried: Sequence["Window"] = (),
+        staged: Mapping[str, Sequence[Path]] | None = None,
     ) -> "PendingRun":
         """Write the rows by window in the order of their key, under a name that readers do not know yet. `carried`:
-        windows of earlier runs that are windows of this one, too.
+        windows of earlier runs that are windows of this one, too. `staged`: window -> files with further rows, which
+        are moved; of internal data sets only, since these have no digest.
         """
         run_id = run_id_of(dataset.name, inputs)
         folder = self.folder / dataset.name / f"{_PENDING}{self._number}-{run_id}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         if is_nothing(rows):
             folder.mkdir(parents=True)
-            return PendingRun(self, dataset, run_id, folder, inputs, carried)
+        else:
+            self._write_rows(dataset, rows, folder)
+        for name, files in (staged or {}).items():
+            window = folder / f"{_WINDOW}={name}"
+            window.mkdir(exist_ok=True)
+            for file in files:
+                file.rename(window / file.name)
+        return PendingRun(self, dataset, run_id, folder, inputs, carried)
+
+    def _write_rows(self, dataset: DataSet, rows: DataFrame, folder: Path) -> None:
         ordered = rows.select(*(f"`{name}`" for name in dataset.names)).to(dataset.struct)
         ordered = (
             ordered.withColumn(_WINDOW, F.expr(dataset.window))
@@ -193,7 +211,6 @@ class Catalog:
             .sortWithinPartitions(_WINDOW, *(f"`{name}`" for name in dataset.key_names))
         )
         ordered.write.mode("overwrite").partitionBy(_WINDOW).parquet(str(folder))
-        return PendingRun(self, dataset, run_id, folder, inputs, carried)
 
     def known(self, dataset: DataSet, inputs: Mapping[str, Any]) -> Run | None:
         """The published run of these inputs; it becomes the current one."""
@@ -238,6 +255,11 @@ class Window:
     rows: int
     digest: str
     files: tuple[Mapping[str, Any], ...]
+
+    @property
+    def in_small_files(self) -> bool:
+        """Whether it is worth while to make one file of them: of data sets that files are added to."""
+        return len(self.files) >= _FILES_A_WINDOW and self.rows < len(self.files) * _ROWS_A_FILE
 
 
 def windows_of(manifest: Mapping[str, Any] | None) -> dict[str, Window]:

@@ -28,6 +28,7 @@ class News:
     requests: int
     elapsed: int
     seals: int
+    runs: int
 
     def check(self, records: int, distinct: int) -> Check:
         """Every row of bronze is there once, and is used or in `rejected`."""
@@ -58,5 +59,6 @@ def news_of(facts: DataFrame) -> News:
         F.count_if(kind == "requests").alias("requests"),
         F.count_if(kind == "elapsed").alias("elapsed"),
         F.count_if(kind == "seal").alias("seals"),
+        F.count_if(kind == "run_last").alias("runs"),
     ).collect()
     return News(**row.asDict())

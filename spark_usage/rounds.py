@@ -7,6 +7,7 @@ bronze's files are not those that were read, with `again`, and for news that con
 """
 
 import logging
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from daemon.data_set_store import DataSetStore
-from data_plane.contract.usage_pb2 import CUT, FINAL
 from spark_usage import (
     bronze,
     checks,
@@ -27,7 +27,9 @@ from spark_usage import (
     evidence,
     gold,
     leaderships,
+    orderly,
     readings,
+    runs,
     service_levels,
     silver,
     states,
@@ -40,6 +42,7 @@ from spark_usage.inputs import inputs_of, states_inputs
 from spark_usage.leaderships import Kept
 from spark_usage.manifest import Catalog, Run, Window, run_id_of, windows_of
 from spark_usage.news import News, news_of
+from spark_usage.orderly import NewReadings
 from spark_usage.readings import PARTITION, POINT, Folded
 from spark_usage.records_read import BronzeSource, GivenSource, Source
 from spark_usage.session import suit
@@ -51,8 +54,6 @@ _REPEATED_MAX = 1_000
 """Records that came in an earlier round too and are looked up there, before all of bronze is folded again."""
 _NAMED_MAX = 1_000
 """Topics that are named to Spark, so that it reads the parts of files that have them."""
-_FILES_A_WINDOW = 16
-"""Of `reading`: a window that has so many becomes one file with the next readings."""
 _MORE = pa.schema([("src_partition", pa.int32()), ("src_offset", pa.int64()), ("more", pa.int32())])
 _SOURCE_ROW = ("src_partition", "src_offset", "row")
 
@@ -158,19 +159,22 @@ class _Fold(Windowed):
 
     def compute(self) -> dict[str, Run]:
         """Fold, check and publish all data sets. Raises `CheckFailed`, and `Irregular` when it began from a base."""
-        facts = self._keep(decode(self._new))
+        staging = self.catalog.staging(datasets.READING)
+        facts = self._keep(runs.condense(self._new, staging))
         news = news_of(facts)
         suit(self.spark, news.facts)
         boots = self._before(datasets.BOOT)
         records = self._keep(self._with_copies(facts, boots))
         logs = self._keep(self._before(datasets.LOG))
-        new = facts.where("kind = 'reading'").select(*datasets.READING.names)
-        touched = self._keep(states.go_on(new, logs))
+        new = orderly.without_runs(facts, staging)
+        if news.runs:
+            new = orderly.with_runs(facts, staging, logs, self._keep)
+        touched = self._keep(states.go_on(new.apart, logs))
         late = self._earlier(touched.where("known AND NOT goes_on"))
         bases = self._keep(logs.join(touched.where("goes_on"), list(PARTITION), "left_semi"))
-        now = self._side(new.unionByName(late) if late is not None else new, bases)
+        now = self._side(new.apart.unionByName(late) if late is not None else new.apart, bases, new.lasts)
         then = None if late is None else self._side(late)
-        kept = self._keeping(new if news.retained else new.limit(0))
+        kept = self._keeping(self._with_points(facts, news))
         none = facts.limit(0)
         delivered = silver.counted_once(facts if news.delivered else none, records, "delivered")
         requests = silver.counted_once(facts if news.requests else none, records, "requests")
@@ -187,7 +191,7 @@ class _Fold(Windowed):
             # As Arrow: rows of Python would go through a Python worker.
             self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
-        self._write_usage(now, then, bases, kept, delivered, requests, elapsed)
+        self._write_usage(new, now, then, bases, kept, delivered, requests, elapsed)
         self._write_service_levels(requests)
         self._write(datasets.SEAL, seals, carried=kept_seals)
         self._write_chain()
@@ -196,6 +200,11 @@ class _Fold(Windowed):
         return self._runs
 
     # -- what is new ---------------------------------------------------------------------------------------
+
+    def _with_points(self, facts: DataFrame, news: News) -> DataFrame:
+        """New readings of brokers that count what leaderships keep."""
+        told = facts.where("kind IN ('reading', 'kept')") if news.retained else facts.limit(0)
+        return told.select(*datasets.READING.names)
 
     def _with_copies(self, facts: DataFrame, boots: DataFrame) -> DataFrame:
         """As `silver.with_copies`, also of records of earlier rounds. Raises `Irregular` when one of these differs."""
@@ -246,8 +255,10 @@ class _Fold(Windowed):
             stored = stored.where(F.col("topic_id").isin(ids))
         return self._keep(stored.join(F.broadcast(again), list(PARTITION), "left_semi"))
 
-    def _side(self, read: DataFrame, bases: DataFrame | None = None) -> Folded:
-        """Readings folded, after the states in `bases`."""
+    def _side(
+        self, read: DataFrame, bases: DataFrame | None = None, lasts: DataFrame | None = None
+    ) -> Folded:
+        """Readings folded, after the states in `bases`, without the intervals that end at `lasts`."""
         given = read
         if bases is not None:
             given = read.unionByName(states.as_readings(bases, read.columns))
@@ -256,6 +267,8 @@ class _Fold(Windowed):
         intervals = readings.intervals_of(seen)
         if bases is not None:
             intervals = intervals.join(bases.select(*POINT), list(POINT), "left_anti")
+        if lasts is not None:
+            intervals = intervals.join(lasts, list(POINT), "left_anti")
         return Folded(read=read, points=points, seen=seen, intervals=self._keep(intervals))
 
     def _keeping(self, new: DataFrame) -> Kept:
@@ -346,6 +359,7 @@ class _Fold(Windowed):
 
     def _write_usage(
         self,
+        new: NewReadings,
         now: Folded,
         then: Folded | None,
         bases: DataFrame,
@@ -356,9 +370,11 @@ class _Fold(Windowed):
     ) -> None:
         """Usage by hour, day and minute, and costs."""
         by_minute = self._keep(silver.usage_by_minute(now.intervals, delivered, kept.now, requests, elapsed))
-        quantities = checks.quantities(by_minute)
+        of_runs = self._keep(silver.produced(new.intervals))
+        everything = by_minute.unionByName(of_runs)
+        quantities = checks.quantities(everything)
         came = [
-            checks.hours_equal_totals(by_minute, now.seen, bases),
+            checks.hours_equal_totals(everything, now.seen, bases),
             checks.increments_equal(quantities, delivered),
             checks.requests_equal(quantities, requests),
             checks.elapsed_equal(quantities, elapsed),
@@ -374,9 +390,8 @@ class _Fold(Windowed):
                 elapsed.limit(0),
             )
             by_minute = self._keep(silver.differences(by_minute, before))
-        hours, changed = self._write_added(
-            datasets.USAGE_HOUR, silver.usage_hour(by_minute), ("quantity",), QUANTITY, came
-        )
+        by_hour = silver.usage_hour(by_minute.unionByName(of_runs))
+        hours, changed = self._write_added(datasets.USAGE_HOUR, by_hour, ("quantity",), QUANTITY, came)
         self._write_of_windows(
             datasets.USAGE_DAY,
             gold.usage_day(hours),
@@ -390,7 +405,7 @@ class _Fold(Windowed):
             changed,
             lambda written: [checks.sums_equal("sums equal those of principals by hour", theirs, written)],
         )
-        self._write_minutes(by_minute, late=late)
+        self._write_minutes(by_minute, new, late=late)
         if self._base is not None and not self._same_assets():
             hours, changed = (
                 self.catalog.read(
@@ -428,10 +443,21 @@ class _Fold(Windowed):
         before = self._base.manifests[datasets.COST_HOUR.name]["inputs"]
         return bool(before.get("assets") == self._inputs_of[datasets.COST_HOUR.name].get("assets"))
 
-    def _write_minutes(self, by_minute: DataFrame, *, late: bool) -> None:
+    def _write_minutes(self, by_minute: DataFrame, of: NewReadings, *, late: bool) -> None:
         dataset = datasets.USAGE_MINUTE
         new = self._keep(gold.usage_minute(by_minute))
         touched = names_of(dataset, new)
+        days = set(of.staged.of(runs.STAGED_MINUTES))
+        if days and of.broken is not None:
+            days = names_of(dataset, of.minutes())
+        if days:
+            # Of the days that are kept only: minutes of all would be as many rows as readings.
+            before = windows_of(None if self._base is None else self._base.manifests[dataset.name])
+            oldest = gold.oldest_minute_window(max(touched | days | before.keys()))
+            minutes = by_minute.where(F.expr(dataset.window) >= oldest)
+            of_runs = silver.produced_by_minute(of.minutes(oldest))
+            new = self._keep(gold.usage_minute(minutes.unionByName(of_runs)))
+            touched = names_of(dataset, new)
         earlier, carried = self._windows(dataset, touched)
         rows = self._keep(added(dataset, earlier, new, ("quantity",), QUANTITY))
         # Only what a late log takes back may leave a window empty.
@@ -461,17 +487,21 @@ class _Fold(Windowed):
         self._write(dataset, earlier.unionByName(new), carried=carried)
 
     def _write_cuts(
-        self, new: DataFrame, news: News, touched: DataFrame, now: Folded, waived: DataFrame
+        self, new: NewReadings, news: News, touched: DataFrame, now: Folded, waived: DataFrame
     ) -> None:
         """The cuts of tenants whose cuts may have changed are folded from all of their readings."""
-        read, seen, intervals = now.read if news.ends else now.read.limit(0), now.seen, now.intervals
+        read, seen = now.read if news.ends else now.read.limit(0), now.seen
+        intervals = now.intervals.unionByName(new.intervals)
         tenants: list[str] | None = None
         if self._base is not None:
-            tenants = self._tenants_of_cuts(new, news, touched)
+            coverage = self._keep(self._before(datasets.CUT_COVERAGE).select("tenant", "status").distinct())
+            ends = new.single if news.ends else new.single.limit(0)
+            late = new.apart.join(touched.where("NOT goes_on"), list(PARTITION), "left_semi")
+            tenants = cuts.tenants_to_fold(ends, late, coverage)
             read = (
                 self._before(datasets.READING)
                 .where(F.col("tenant").isin(tenants))
-                .unionByName(new.where(F.col("tenant").isin(tenants)))
+                .unionByName(new.of_tenants(tenants))
             )
             seen = self._keep(readings.viewed(readings.points_of(read)))
             intervals = self._keep(readings.intervals_of(seen))
@@ -484,23 +514,12 @@ class _Fold(Windowed):
             usage = cuts.cut_usage(marks, intervals, starts)
             equal = checks.cuts_equal_differences(usage, marks)
         self._write_of_tenants(datasets.CUT_USAGE, usage, tenants, [equal])
-        missing = "" if is_nothing(marks) else self._missing(waived)
+        missing = "" if is_nothing(marks) else evidence.causes(self.holes, waived)
         self._write_of_tenants(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, missing), tenants)
-
-    def _tenants_of_cuts(self, new: DataFrame, news: News, touched: DataFrame) -> list[str]:
-        """Tenants with a gap, a new reading of a cut or of a deleted topic, or cuts and a late log."""
-        coverage = self._keep(self._before(datasets.CUT_COVERAGE).select("tenant", "status").distinct())
-        ends = new if news.ends else new.limit(0)
-        reported = ends.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
-        gaps = coverage.where("status = 'gap'").select("tenant")
-        late = new.join(touched.where("NOT goes_on"), list(PARTITION), "left_semi").select("tenant")
-        with_cuts = late.join(coverage.select("tenant"), ["tenant"], "left_semi")
-        rows = reported.unionByName(gaps).unionByName(with_cuts).distinct().collect()
-        return sorted(row["tenant"] for row in rows)
 
     def _write_states(
         self,
-        new: DataFrame,
+        new: NewReadings,
         touched: DataFrame,
         now: Folded,
         kept: Kept,
@@ -508,26 +527,22 @@ class _Fold(Windowed):
         ranges: DataFrame,
     ) -> None:
         dataset = datasets.READING
-        rows = states.kept_readings(new, touched, logs)
+        rows = states.kept_readings(new.single, touched, logs)
         windows = {} if self._base is None else windows_of(self._base.manifests[dataset.name])
-        full = {name for name, window in windows.items() if len(window.files) >= _FILES_A_WINDOW}
+        full = {name for name, window in windows.items() if window.in_small_files}
         full &= names_of(dataset, rows) if full else set()
         if full:
             rows = rows.unionByName(self._before(dataset, full))
-        self._write(dataset, rows, carried=[one for one in windows.values() if one.name not in full])
+        self._write(
+            dataset,
+            rows,
+            carried=[one for one in windows.values() if one.name not in full],
+            staged=new.staged.of(runs.STAGED_READINGS),
+        )
+        shutil.rmtree(new.staged.folder, ignore_errors=True)
         self._write(datasets.LOG, states.of_logs(now.seen, logs))
         if self._base is not None and is_nothing(kept.points):
             self._carry(datasets.LEADERSHIP)
         else:
             self._write(datasets.LEADERSHIP, leaderships.states_of(kept.points, kept.before))
         self._write(datasets.BOOT, ranges)
-
-    def _missing(self, waived: DataFrame) -> str:
-        """Possible causes of a gap: missing offsets, else missing sequences of a broker's boot."""
-        if self.holes:
-            return evidence.named(self.holes)
-        boots = waived.where("missing > 0").orderBy("broker_id", "boot_id").limit(20).collect()
-        return ", ".join(
-            f"broker {boot['broker_id']} boot {boot['boot_id']} sequence {boot['first_missing']}"
-            for boot in boots
-        )

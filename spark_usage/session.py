@@ -97,6 +97,8 @@ def start_session(
         # Each call that makes a column would look for its place in our code, and tell Java.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Ten thousand records may be hundreds of megabytes.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 2**20),
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.session.timeZone": "UTC",

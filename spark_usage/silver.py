@@ -162,19 +162,6 @@ def usage_by_minute(
 ) -> DataFrame:
     """The columns of `usage_hour` with `minute` instead of `hour`, not summed up."""
     where = ("tenant", "topic_id", "topic", "partition")
-    produced = (
-        intervals.where("current")
-        .withColumn("minute", F.expr("accepted_ms div 60000"))
-        .select(*where, "log_generation", "minute", F.explode("shares").alias("share"))
-        .select(
-            *where,
-            "log_generation",
-            "minute",
-            "share.principal",
-            F.lit("").alias("group"),
-            _stacked(_METERS_IN, F.col("share.messages"), F.col("share.bytes")),
-        )
-    )
     taken = delivered.select(
         *where,
         F.lit(0).cast("long").alias("log_generation"),
@@ -191,12 +178,53 @@ def usage_by_minute(
             F.col("other_zone_bytes"),
         ),
     )
-    return (
-        produced.unionByName(taken)
-        .unionByName(_kept_by_minute(kept))
+    others = (
+        taken.unionByName(_kept_by_minute(kept))
         .unionByName(_answered(requests))
         .unionByName(_by_principal(elapsed))
-        .withColumn("meter", F.col("metered.meter"))
+    )
+    return produced(intervals).unionByName(_metered(others))
+
+
+def produced(intervals: DataFrame) -> DataFrame:
+    """Rows as `usage_by_minute` has them of the current view's intervals."""
+    where = ("tenant", "topic_id", "topic", "partition")
+    by_share = (
+        intervals.where("current")
+        .withColumn("minute", F.expr("accepted_ms div 60000"))
+        .select(*where, "log_generation", "minute", F.explode("shares").alias("share"))
+        .select(
+            *where,
+            "log_generation",
+            "minute",
+            "share.principal",
+            F.lit("").alias("group"),
+            _stacked(_METERS_IN, F.col("share.messages"), F.col("share.bytes")),
+        )
+    )
+    return _metered(by_share)
+
+
+def produced_by_minute(minutes: DataFrame) -> DataFrame:
+    """Rows as `usage_by_minute` has them of sums by partition and minute, for all principals together."""
+    return _metered(
+        minutes.select(
+            "tenant",
+            "topic_id",
+            "topic",
+            "partition",
+            F.lit(0).cast("long").alias("log_generation"),
+            "minute",
+            F.lit(0).cast("long").alias("principal"),
+            F.lit("").alias("group"),
+            _stacked(_METERS_IN, F.col("messages"), F.col("bytes")),
+        )
+    )
+
+
+def _metered(rows: DataFrame) -> DataFrame:
+    return (
+        rows.withColumn("meter", F.col("metered.meter"))
         .withColumn("quantity", F.col("metered.quantity").cast(QUANTITY))
         .drop("metered")
         .where("quantity != 0")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -128,10 +129,11 @@ class Windowed:
         *,
         carried: Sequence[Window] = (),
         changed: Collection[str] | None = None,
+        staged: Mapping[str, Sequence[Path]] | None = None,
     ) -> DataFrame:
         """Publish. Returns the rows of the windows that `changed` names (None: of all)."""
         began = time.monotonic()
-        pending = self.catalog.write(dataset, rows, self._inputs_of[dataset.name], carried)
+        pending = self.catalog.write(dataset, rows, self._inputs_of[dataset.name], carried, staged or {})
         run = pending.publish(checked(pending.read(self.spark, changed)))
         self._runs[dataset.name] = run
         seconds = time.monotonic() - began
