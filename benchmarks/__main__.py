@@ -39,7 +39,7 @@ from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
 from benchmarks.topic_creation import TOGETHER_BENCHMARK
 from benchmarks.usage_rounds import AGES, AT_REST, FOLDS, ROUNDS
-from benchmarks.usage_scale import SCALE
+from benchmarks.usage_scale import SCALE, WORKERS
 from local import guardian
 
 BENCHMARKS = (
@@ -100,6 +100,7 @@ BENCHMARKS = (
     AT_REST,
     AGES,
     SCALE,
+    WORKERS,
     PEERS,
     PEERS_QUICK,
 )

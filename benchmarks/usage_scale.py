@@ -20,12 +20,16 @@ from benchmarks.usage_rounds import processor_s
 from data_plane.contract import usage_pb2 as pb
 from spark_usage import bronze
 from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
+from spark_usage.datasets import READING
+from spark_usage.decode import facts_of
 from spark_usage.rounds import Round, fold
+from spark_usage.runs import Chunk
 from spark_usage.session import start_session
 
 ROWS, TENANTS, DAYS = 1_000_000, 1_000, 31
 _READINGS_A_RECORD = 500
 _RECORDS_A_FILE = 400
+_TURNS = 400
 _START_MS = 20_000 * DAY_MS
 _HOUR_MS = DAY_MS // 24
 _FIELD_OF_READINGS = pb.UsageRecord.DESCRIPTOR.fields_by_name["readings"].number
@@ -58,7 +62,7 @@ class Month:
         """So many readings more, in files of bronze."""
         turns = rows // self._tenants
         records: list[bytes] = []
-        for record in self._records(turns):
+        for record in self.records(turns):
             records.append(record)
             if len(records) == _RECORDS_A_FILE:
                 self._write(records)
@@ -67,7 +71,8 @@ class Month:
             self._write(records)
         tell_files(self._data, self._files)
 
-    def _records(self, turns: int) -> Iterator[bytes]:
+    def records(self, turns: int) -> Iterator[bytes]:
+        """Of so many readings of each tenant more."""
         tag = bytes([_FIELD_OF_READINGS << 3 | 2])
         for _ in range(turns):
             self._turn += 1
@@ -175,6 +180,34 @@ def _by_duckdb(datasets: Path, done: Round) -> float:
     return took
 
 
+def workers(folder: Path) -> list[Measured]:
+    """Microseconds of processor time that a worker needs for a reading of a month of a hundred million, without Spark:
+    from records to runs and staged files. The least of three.
+    """
+    month = Month(folder / "datasets", 100_000_000, TENANTS, DAYS)
+    records = [(0, offset, record) for offset, record in enumerate(month.records(_TURNS))]
+    readings = _TURNS * TENANTS
+    decoding, folding = [], []
+    for number in range(3):
+        began = time.process_time()
+        batches = [
+            facts.select(READING.names)
+            for facts in facts_of(records)
+            if facts.num_rows and facts.column("kind")[0].as_py() == "reading"
+        ]
+        decoded = time.process_time()
+        chunk = Chunk(folder / f"staged-{number}")
+        chunk.add(batches)
+        kinds = {facts.column("kind")[0].as_py() for facts in chunk.facts()}
+        if "reading" in kinds or "run_hour" not in kinds:
+            raise AssertionError(f"all readings in runs required, found {sorted(kinds)}")
+        decoding.append((decoded - began) * 1e6 / readings)
+        folding.append((time.process_time() - decoded) * 1e6 / readings)
+    beside = {"decoding_us": min(decoding), "folding_us": min(folding), "readings": readings}
+    value = min(map(sum, zip(decoding, folding, strict=True)))
+    return [Measured(name="usage_worker_reading_us", value=value, unit="us", beside=beside)]
+
+
 def _tell(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
 
@@ -186,6 +219,9 @@ def _measured(folder: Path) -> list[Measured]:
 SCALE = Benchmark(
     figures=("spark_1m_rows_s", "spark_hour_of_1m_rows_s"), run=_measured, seconds=900, quick=False
 )
+
+
+WORKERS = Benchmark(figures=("usage_worker_reading_us",), run=workers, seconds=30, quick=False)
 
 
 def main() -> None:

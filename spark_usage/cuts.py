@@ -29,10 +29,12 @@ def tenants_to_fold(ends: DataFrame, late: DataFrame, coverage: DataFrame) -> li
     """Tenants with a gap, a new reading of a cut or of a deleted topic (among `ends`), or cuts and a late log. `late`:
     new readings of such logs; `coverage`: tenant and status of the data set `cut_coverage` before.
     """
-    told = ends.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
+    reported = ends.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
     gaps = coverage.where("status = 'gap'").select("tenant")
     with_cuts = late.select("tenant").join(coverage.select("tenant"), ["tenant"], "left_semi")
-    return sorted(row["tenant"] for row in told.unionByName(gaps).unionByName(with_cuts).distinct().collect())
+    return sorted(
+        row["tenant"] for row in reported.unionByName(gaps).unionByName(with_cuts).distinct().collect()
+    )
 
 
 def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:

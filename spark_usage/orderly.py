@@ -124,12 +124,12 @@ def broken(ends: DataFrame, touched: DataFrame, logs: DataFrame) -> DataFrame:
         fell |= F.coalesce(F.col("totals")[at] < previous[at], F.lit(False))
     nearest = F.max("end_offset").over(log.rangeBetween(Window.unboundedPreceding, -1))
     content = F.struct(*_CONTENT)
-    place = Window.partitionBy(*PARTITION, "end_offset")
+    position = Window.partitionBy(*PARTITION, "end_offset")
     problem = (
         fell
         | F.coalesce(F.col("run_from") != nearest, F.lit(False))
-        | (F.count("run_from").over(place) > 1)
-        | (F.min(content).over(place) != F.max(content).over(place))
+        | (F.count("run_from").over(position) > 1)
+        | (F.min(content).over(position) != F.max(content).over(position))
     )
     found = (
         all_of.withColumn("problem", problem)

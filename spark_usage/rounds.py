@@ -203,8 +203,8 @@ class _Fold(Windowed):
 
     def _with_points(self, facts: DataFrame, news: News) -> DataFrame:
         """New readings of brokers that count what leaderships keep."""
-        told = facts.where("kind IN ('reading', 'kept')") if news.retained else facts.limit(0)
-        return told.select(*datasets.READING.names)
+        counted = facts.where("kind IN ('reading', 'kept')") if news.retained else facts.limit(0)
+        return counted.select(*datasets.READING.names)
 
     def _with_copies(self, facts: DataFrame, boots: DataFrame) -> DataFrame:
         """As `silver.with_copies`, also of records of earlier rounds. Raises `Irregular` when one of these differs."""

@@ -155,7 +155,7 @@ def _nearly_in_order(random: Random, logs: list[Log]) -> list[Stored]:
 
 
 @pytest.mark.slow
-def test_runs_change_no_digest_in_one_round_or_in_three(
+def test_runs_change_no_digest_in_a_first_round_or_a_later_one(
     make_pipeline: Callable[[str], Pipeline],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -168,7 +168,7 @@ def test_runs_change_no_digest_in_one_round_or_in_three(
     ]
     stored = _nearly_in_order(random, logs)
     stored += increments_and_damage(random, stored)
-    single, whole, parts = make_pipeline("single"), make_pipeline("whole"), make_pipeline("parts")
+    single, parts = make_pipeline("single"), make_pipeline("parts")
     single.fold(stored)
 
     held: list[tuple[int, int]] = []
@@ -182,12 +182,9 @@ def test_runs_change_no_digest_in_one_round_or_in_three(
     monkeypatch.setattr(orderly, "taken_apart", watched)
     monkeypatch.setattr(runs, "READINGS_A_RUN", A_RUN)
     monkeypatch.setattr(runs, "READINGS_A_CHUNK", 600)
-    whole.fold(stored)
-    assert len(held) == 1 and held[0][0] >= HISTORIES and held[0][1] >= HISTORIES // 10
-    assert digests(whole) == digests(single)
-    for number in (1, 2, 3):
-        parts.fold(first_of_each(stored, number / 3), again=False)
-    assert len(held) == 4 and all(runs_held and broken for runs_held, broken in held)
+    for number in (1, 2):
+        parts.fold(first_of_each(stored, number / 2), again=False)
+    assert [holding >= HISTORIES // 4 and broken > 2 for holding, broken in held] == [True, True], held
     assert digests(parts) == digests(single)
     assert "all of bronze" not in caplog.text
     assert topic_id("tn_000orders").hex() in parts.table("reading").column("topic_id").to_pylist()
