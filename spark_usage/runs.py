@@ -199,9 +199,8 @@ class _Runs:
         self._run = np.repeat(np.arange(len(starts)), self._ends - starts)
         self._first = np.zeros(table.num_rows, np.bool_)
         self._first[starts] = True
-        gained = np.diff(_totals(table)[:, :2], axis=0, prepend=0)
-        gained[starts] = 0
-        self._gained = gained
+        self._gained = np.diff(_totals(table)[:, :2], axis=0, prepend=0)
+        """By each reading since the one before, which is of another run where a run begins."""
         self._steps = np.flatnonzero(~self._first)
         """Readings that end an interval of their run."""
 
