@@ -22,7 +22,7 @@ from .test_dev_cluster import CommandLine, Ended
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-NAMES = ["web", "worker", "runner"]
+NAMES = ["web", "worker", "runner", "prober"]
 
 
 class Service(CommandLine):
@@ -162,7 +162,7 @@ def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile
     try:
         for name in ("web", "worker"):
             service_processes.end_session(before[name])
-        assert {name: state for name, state in penstock.states().items() if name != "runner"} == {
+        assert {name: state for name, state in penstock.states().items() if name not in ("runner", "prober")} == {
             "web": "down",
             "worker": "down",
         }
