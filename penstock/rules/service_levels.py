@@ -115,7 +115,7 @@ class LatencyObjective:
     tiers: tuple[Tier, ...]
 
     def __post_init__(self) -> None:
-        invariant(self.within_ms in THRESHOLDS_MS, "a latency that is counted")
+        invariant(self.within_ms in THRESHOLDS_MS, f"a latency that is counted: one of {THRESHOLDS_MS} ms")
         _check_tiers(self.target_parts, self.tiers)
 
 
@@ -134,7 +134,10 @@ class ServiceLevel:
     """Promised beside the share of good requests."""
 
     def __post_init__(self) -> None:
-        invariant(self.latency_ms is None or self.latency_ms in THRESHOLDS_MS, "a latency that is counted")
+        invariant(
+            self.latency_ms is None or self.latency_ms in THRESHOLDS_MS,
+            f"a latency that is counted: one of {THRESHOLDS_MS} ms",
+        )
         _check_tiers(self.target_parts, self.tiers)
 
     def basis_points(self, parts: int | None, latency_parts: int | None = None) -> int:
