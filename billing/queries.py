@@ -30,6 +30,7 @@ from billing.models import (
 from penstock.contract.documents import InvoiceDocument, read_document
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules.meters import LEADERLESS
 from penstock.rules.timestamps import moment_of
 from penstock.verification.measured_check import asks_for_earlier
 from tenants.models import Tenant
@@ -129,7 +130,7 @@ def _usage_rows(
     tenant: Tenant, first: date | None, end: date | None
 ) -> tuple[QuerySet[UsageDay], QuerySet[CutUsage]]:
     """The usage of days [first, end), and the part of it on issued invoices."""
-    shown = UsageDay.objects.filter(tenant=tenant)
+    shown = UsageDay.objects.filter(tenant=tenant).exclude(meter=LEADERLESS)
     invoiced = CutUsage.objects.filter(tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
     for waiver in PartitionWaiver.objects.filter(tenant=tenant).select_related("from_cut"):
         invoiced = invoiced.exclude(

@@ -5,9 +5,14 @@ are given it. Version 1 of each shipped plan is here, later ones are rows (`quot
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
+import msgspec
+
+from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.invariant import InvariantBroken
 from penstock.contract.limits import (
     CONNECTION_ATTEMPTS_PER_S_MAX,
     CONSUME_BYTES_PER_S_MAX,
@@ -20,7 +25,10 @@ from penstock.contract.limits import (
     RATE_FLOOR_PERCENT_MAX,
     REQUESTS_PER_S_MAX,
 )
+from penstock.contract.service_level_documents import Level
 from penstock.rules.names import check_printable_name
+from penstock.rules.service_level_months import level_document, level_of
+from penstock.rules.service_levels import SHIPPED_LEVELS, STANDARD_1, ServiceLevel
 
 PLAN_NAME_LENGTH_MAX = 32
 COUNT_MAX = 2**31 - 1
@@ -115,6 +123,8 @@ class Plan:
     name: str
     version: int
     limits: Limits
+    service_level: ServiceLevel = STANDARD_1
+    """Of months that begin while a tenant is on the plan."""
 
     @property
     def label(self) -> str:
@@ -127,6 +137,45 @@ def limits_from(document: Mapping[str, int]) -> Limits:
     if unknown:
         raise InvalidRequest(f"limits: {unknown[0][:64]!r} is none of {', '.join(LIMIT_NAMES)}")
     return Limits(**{name: document.get(name, 0) for name in LIMIT_NAMES})
+
+
+OWN_LEVEL_PREFIX = "plan/"
+"""Of names of levels that are a plan's own, so that none has the name of a shipped one."""
+
+
+def level_from(plan_name: str, document: Mapping[str, Any]) -> ServiceLevel:
+    """What a plan's service level is: `{"name": …}` of a shipped one, or `target_parts`, `tiers`, and if wanted
+    `latency_ms` and `latency`, of one of the plan's own. Raises `InvalidRequest`.
+    """
+    if "name" in document:
+        found = [one for one in SHIPPED_LEVELS if one.name == document["name"]]
+        if not found or len(document) > 1:
+            names = ", ".join(one.name for one in SHIPPED_LEVELS)
+            raise InvalidRequest(
+                f"service_level: a name alone of {names} required, or a level without a name"
+            )
+        return found[-1]
+    own = {"name": OWN_LEVEL_PREFIX + plan_name, "version": 1, "latency_ms": None, **document}
+    return stored_level(own)
+
+
+def level_of_version(level: ServiceLevel, version: int) -> ServiceLevel:
+    """A plan's own level has the version of its plan; a shipped one keeps its own."""
+    return replace(level, version=version) if level.name.startswith(OWN_LEVEL_PREFIX) else level
+
+
+def stored_level(document: object) -> ServiceLevel:
+    """Raises `InvalidRequest`."""
+    try:
+        return level_of(documents.read_document(document, Level, "service_level"))
+    except InvariantBroken as error:
+        raise InvalidRequest(f"service_level: {error}") from None
+
+
+def level_plain(level: ServiceLevel) -> dict[str, Any]:
+    """As it is stored and shown."""
+    plain: dict[str, Any] = msgspec.to_builtins(level_document(level))
+    return plain
 
 
 def check_plan_name(name: str) -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
-from quotas.models import PlanVersion, Quota
-from quotas.plans import DEFAULT, LIMIT_NAMES, SHIPPED, SYSTEM, Limits, Plan, limits_from
+from penstock.rules.service_levels import STANDARD_1, ServiceLevel
+from quotas.models import PlanChange, PlanVersion, Quota
+from quotas.plans import DEFAULT, LIMIT_NAMES, SHIPPED, SYSTEM, Limits, Plan, limits_from, stored_level
 from tenants.models import Tenant
 
 _SHIPPED = {(plan.name, plan.version): plan for plan in SHIPPED}
@@ -32,6 +34,16 @@ def plan(name: str, version: int = 0) -> Plan:
 def plan_of(tenant: Tenant) -> Plan:
     """The plan that the tenant is on."""
     return _plan_of(quota_of(tenant))
+
+
+def service_level_at(tenant: Tenant, moment: datetime) -> ServiceLevel:
+    """Of the plan that the tenant was on at that moment; a change at the moment itself holds."""
+    next_change = (
+        PlanChange.objects.filter(tenant=tenant, changed_at__gt=moment).order_by("changed_at", "pk").first()
+    )
+    if next_change is None:
+        return plan_of(tenant).service_level
+    return _named(next_change.plan, next_change.plan_version).service_level
 
 
 def limits_of(tenant: Tenant) -> Limits:
@@ -71,8 +83,17 @@ def _limits(tenant: Tenant, quota: Quota | None, known: dict[tuple[str, int], Pl
 
 
 def _plan_of(quota: Quota) -> Plan:
-    return plan(quota.plan, quota.plan_version) if quota.plan else DEFAULT
+    return _named(quota.plan, quota.plan_version)
+
+
+def _named(name: str, version: int) -> Plan:
+    return plan(name, version) if name else DEFAULT
 
 
 def _plan(row: PlanVersion) -> Plan:
-    return Plan(name=row.name, version=row.version, limits=limits_from(row.limits))
+    return Plan(
+        name=row.name,
+        version=row.version,
+        limits=limits_from(row.limits),
+        service_level=STANDARD_1 if row.service_level is None else stored_level(row.service_level),
+    )

@@ -46,7 +46,7 @@ def tenant_show(timeout: float) -> None:
 @tenant.command("plans", examples=["penstock tenant plans"])
 @timeout_option
 def tenant_plans(timeout: float) -> None:
-    """Show every plan with its limits. 0 means no limit."""
+    """Show every plan with its limits and its service level. 0 means no limit."""
     with closing(admin_client()) as admin:
         plans = admin.plans(timeout=timeout)
     if current().json:
@@ -54,8 +54,11 @@ def tenant_plans(timeout: float) -> None:
         return
     names = sorted({name for plan in plans for name in plan["limits"]})
     print_table(
-        ["plan", "version", *names],
-        [[plan["name"], plan["version"], *(plan["limits"][name] for name in names)] for plan in plans],
+        ["plan", "version", "service level", *names],
+        [
+            [plan["name"], plan["version"], _level(plan), *(plan["limits"][name] for name in names)]
+            for plan in plans
+        ],
     )
 
 
@@ -148,3 +151,8 @@ def _show(changed: dict[str, Any], said: str) -> None:
     click.echo(line(f"{changed.get('name')} is {said}"))
     if not changed.get("delivered"):
         say("The brokers do not know it yet; they get it as soon as they can be reached.")
+
+
+def _level(plan: dict[str, Any]) -> str:
+    level = plan.get("service_level")  # a server of the release before tells none
+    return "-" if level is None else f"{level['name']} {level['version']}"

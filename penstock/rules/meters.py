@@ -32,6 +32,8 @@ MESSAGES_OWN_ZONE, BYTES_OWN_ZONE = "messages_out_own_zone", "bytes_out_own_zone
 MESSAGES_OTHER_ZONE, BYTES_OTHER_ZONE = "messages_out_other_zone", "bytes_out_other_zone"
 CONNECTIONS = "connection_ms"
 THROTTLED = "throttled_ms"
+LEADERLESS = "leaderless_ms"
+"""Time in which partitions had no leader. It is in the data sets of usage and is none: service levels show it."""
 
 METERS: Mapping[str, Meter] = {
     "messages_in": Meter("messages", Rule.LOG),

@@ -89,6 +89,10 @@ def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 OPERATIONS = list(_operations())
 VALID: dict[str, Any] = {
+    "service_level": {
+        "target_parts": 999_000_000,
+        "tiers": [{"below_parts": 990_000_000, "basis_points": 1_000}],
+    },
     "email": "new@acme.example",
     "password": PASSWORD,
     "present": "not the password until now",
@@ -306,6 +310,10 @@ def test_hostile_values_in_a_field_are_refused_or_harmless(
         variants: list[Any] = [value]
         if field == "settings":
             variants += [{str(value)[:1_000]: 1}, {"retention_ms": value}, {"retention_ms": {"a": value}}]
+        if field == "service_level":
+            variants += [
+                VALID[field] | {name: value} for name in ("name", "tiers", "latency", "target_parts")
+            ]
         if field == "operations":
             variants += [[value], ["produce"] * 100]
         for variant in variants:
