@@ -268,3 +268,14 @@ def test_what_is_remembered_is_bounded(entry: Entry, monkeypatch: pytest.MonkeyP
     assert not entry.call(callers[0]).early, "the oldest went"
     remembered = repr(entry.application._answers)
     assert not any(token in remembered for token in callers)
+
+
+def test_who_has_used_up_the_tenants_processor_time_is_refused_early_for_the_tenant(entry: Entry) -> None:
+    house = make_house("acme")
+    actions.set_limits(ACTOR, house.tenant, rest_processor_ms_per_s=1)
+    tenant_rates.forget_all()
+    owner = house.credentials[Standing.OWNER]
+    first = entry.refused(owner)
+    again = entry.call(owner, "/v1/keys")
+    assert again.early and again.body == first.body and again.body["limit"] == "rest_processor_ms_per_s"
+    assert entry.call(owner, "/v1/quotas").status == 200, "what shows the limit"
