@@ -173,7 +173,7 @@ class FileStore:
     def take(self, name: str, seconds: float, most_s: float) -> float:
         now = self._clock()
         try:
-            # A clock that was set back leaves nobody ahead by more than the most.
+            # Nothing is ahead by more than the most, also after a clock was set back.
             (row,) = (
                 self._connection()
                 .execute(

@@ -16,7 +16,7 @@ from daemon import logs
 
 HEADER = "X-Request-Id"
 TOOK = "penstock.took"
-"""Where a request has what is to be told how much processor time it took, in seconds."""
+"""Where a request has what counts the seconds of processor time that it took."""
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("control_plane.requests")
 
@@ -55,7 +55,7 @@ class Deliveries:
 
 
 class ProcessorTime:
-    """Tells what a request took of a processor on its thread, the making of its answer included, to who wants it."""
+    """Counts what a request took of a processor on its thread, the making of its answer included, where asked to."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -65,7 +65,7 @@ class ProcessorTime:
         try:
             response = self._get_response(request)
         finally:
-            _tell(request, began)
+            _count(request, began)
         if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
             response.streaming_content = _timed(response.streaming_content, request)
         return response
@@ -77,13 +77,13 @@ def _timed(parts: Iterable[bytes], request: HttpRequest) -> Iterator[bytes]:
     try:
         yield from parts
     finally:
-        _tell(request, began)
+        _count(request, began)
 
 
-def _tell(request: HttpRequest, began: float) -> None:
-    told: Callable[[float], None] | None = request.META.get(TOOK)
-    if told is not None:
-        told(time.thread_time() - began)
+def _count(request: HttpRequest, began: float) -> None:
+    counts: Callable[[float], None] | None = request.META.get(TOOK)
+    if counts is not None:
+        counts(time.thread_time() - began)
 
 
 class RequestLog:

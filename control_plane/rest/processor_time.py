@@ -19,6 +19,8 @@ from quotas.plans import REST_PROCESSOR_BURST_S
 REST_PROCESSOR = "rest_processor_ms_per_s"
 AHEAD_S_MAX = 60.0
 """However long a call took, its tenant is not refused for longer than so."""
+REFUSED_S_MIN = 1.0
+"""A refusal holds for so long, as `Retry-After` says: each costs a third of a call, and nothing counts that."""
 REMEMBERED_MAX = 10_000
 _WEIGHT = 0.2
 """Of the last call, in what a call is expected to take."""
@@ -79,7 +81,7 @@ class ProcessorTime:
             whose=whose,
             most=f"{ms_per_s} a second, of which {REST_PROCESSOR_BURST_S} s may be made up",
             used=f"calls took {ahead_s * ms_per_s:.0f} ms more",
-            clears_in_s=ahead_s - REST_PROCESSOR_BURST_S,
+            clears_in_s=max(REFUSED_S_MIN, ahead_s - REST_PROCESSOR_BURST_S),
         )
 
     def count(self, call: Call, took_s: float) -> None:

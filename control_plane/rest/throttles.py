@@ -46,8 +46,8 @@ class CallerThrottle(SimpleRateThrottle):
 
 def count_tenant_call(tenant: Tenant, caller: Caller) -> Call | None:
     """A call of REST about the tenant, of which `rest_calls_per_s` and `rest_processor_ms_per_s` are bounds over all
-    its callers. Operators are not counted: they change the limits. Returns what is to be told what the call took, if
-    that counts. Raises `RateReached`.
+    its callers. Operators are not counted: they change the limits. Returns the call where what it takes is to be
+    counted. Raises `RateReached`.
     """
     if caller.operator is not None:
         return None

@@ -17,7 +17,7 @@ from control_plane.api import metrics
 from control_plane.api.delayed_answers import DELAY
 from control_plane.rate_counters import counters
 from control_plane.rest import early_refusals
-from control_plane.rest.early_refusals import AT_ONCE, KEPT_S_MAX, EarlyRefusals
+from control_plane.rest.early_refusals import APART_S, AT_ONCE, KEPT_S_MAX, SPREAD_S_MAX, EarlyRefusals
 from control_plane.rest.tenant_rates import tenant_rates
 from control_plane.rest.throttles import CallerThrottle
 from quotas import actions
@@ -251,9 +251,14 @@ def test_who_goes_on_asking_hears_it_when_the_count_has_ended(entry: Entry, slow
         ends = entry.now + KEPT_S_MAX
         assert first.delayed_until is None
         entry.now += KEPT_S_MAX / 2
-        seen = [entry.call(owner) for _ in range(AT_ONCE + 2)]
+        seen = [entry.call(owner) for _ in range(AT_ONCE + 200)]
         assert all(one.early for one in seen)
-        assert [one.delayed_until for one in seen] == [None] * AT_ONCE + [ends] * 2
+        delays = [one.delayed_until for one in seen]
+        assert delays[:AT_ONCE] == [None] * AT_ONCE
+        assert delays[AT_ONCE : AT_ONCE + 3] == [ends, ends + APART_S, ends + 2 * APART_S], (
+            "one after the other"
+        )
+        assert delays[-1] == ends + SPREAD_S_MAX
         entry.now = ends
 
 

@@ -7,7 +7,7 @@ from django.http.response import HttpResponseBase
 from control_plane.api import middleware
 from control_plane.api.problems import RateReached
 from control_plane.rate_counters import Counters, OwnStore
-from control_plane.rest.processor_time import AHEAD_S_MAX, REMEMBERED_MAX, ProcessorTime
+from control_plane.rest.processor_time import AHEAD_S_MAX, REFUSED_S_MIN, REMEMBERED_MAX, ProcessorTime
 from quotas.plans import REST_PROCESSOR_BURST_S
 from tests.control_plane.test_rate_counters import Hand
 
@@ -43,7 +43,7 @@ def test_calls_are_let_in_until_the_burst_is_used_up_and_again_when_the_limit_ha
     )
     used(budget, 0.1, "globex")
     clock.now += 0.99
-    refused(budget)
+    assert refused(budget).clears_in_s == REFUSED_S_MIN, "a refusal holds for a second, as Retry-After says"
     clock.now += 0.02
     used(budget, 0.01)
 
@@ -71,7 +71,7 @@ def test_calls_under_way_count_with_what_the_last_ones_took() -> None:
     budget.begin("acme", LIMIT, "of acme")
 
 
-def test_what_is_told_of_a_call_twice_is_added_and_ends_it_once() -> None:
+def test_what_is_counted_of_a_call_twice_is_added_and_ends_it_once() -> None:
     clock = Hand()
     budget = made(clock)
     call = budget.begin("acme", LIMIT, "of acme")
@@ -108,7 +108,7 @@ def test_a_bounded_number_of_tenants_is_remembered() -> None:
 
 
 def worked(answer: HttpResponseBase, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What is told of a request that is answered so; each look at the clock is a second later."""
+    """What is counted of a request that is answered so; each look at the clock is a second later."""
     looks = iter(range(100))
     monkeypatch.setattr(middleware.time, "thread_time", lambda: float(next(looks)))
     told: list[float] = []
@@ -124,7 +124,7 @@ def worked(answer: HttpResponseBase, monkeypatch: pytest.MonkeyPatch) -> list[fl
     return told
 
 
-def test_the_time_of_an_answer_in_parts_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_an_answer_in_parts_is_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worked(HttpResponse(b"whole"), monkeypatch) == [1.0]
     assert worked(StreamingHttpResponse(iter([b"in", b"parts"])), monkeypatch) == [1.0, 1.0]
 
@@ -136,7 +136,7 @@ def test_a_file_is_sent_by_another_thread_whose_clock_is_another(
         assert worked(FileResponse(file), monkeypatch) == [1.0]
 
 
-def test_the_time_of_a_request_that_failed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_request_that_failed_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float] = []
     request = HttpRequest()
     request.META[middleware.TOOK] = told.append
