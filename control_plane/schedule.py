@@ -24,6 +24,9 @@ LENGTH_S = 6.0
 RENEW_S = 2.0
 STANDBY_S = 1.0
 """Between the looks of a scheduler that does not hold the lease."""
+PAUSE_S_MIN = 0.01
+"""Celery wakes up 10 ms before an entry is due and then asks without a pause until it is: that took most of what the
+schedule takes at rest."""
 _log = logging.getLogger(__name__)
 
 
@@ -87,7 +90,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
             _log.info("this worker keeps the schedule", extra={"number": self._lease.number})
             self._active = True
         pause: float = super().tick(*arguments, **options)
-        return min(pause, STANDBY_S)
+        return min(max(pause, PAUSE_S_MIN), STANDBY_S)
 
     def close(self) -> None:
         """Leave the schedule to another worker at once."""

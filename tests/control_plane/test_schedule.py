@@ -17,7 +17,7 @@ from control_plane.mail import queries as mails
 from control_plane.mail.models import Mail
 from control_plane.processes import actions
 from control_plane.processes.models import Lease as Row
-from control_plane.schedule import LENGTH_S, RENEW_S, STANDBY_S, LeasedScheduler
+from control_plane.schedule import LENGTH_S, PAUSE_S_MIN, RENEW_S, STANDBY_S, LeasedScheduler
 from daemon.lease import Clock, Lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,7 +47,7 @@ class Recorder(LeasedScheduler):
     def looks(self) -> bool:
         """Whether it sends what is due."""
         self.sent.clear()
-        assert 0 <= self.tick() <= STANDBY_S
+        assert PAUSE_S_MIN <= self.tick() <= STANDBY_S, "what is due in a moment is waited for, not asked for"
         return bool(self.sent)
 
 
