@@ -119,7 +119,10 @@ class EarlyRefusals:
             body=body,
         )
         with self._lock:
-            before = self._answers.pop(key, None)
+            before = self._answers.get(key)
+            if before is not None and now < before.until:
+                return  # of a call that was refused at the same time: what it would give again begins once
+            self._answers.pop(key, None)
             self._answers[key] = answer
             self._forget_ended(now)
             if len(self._answers) > REMEMBERED_MAX:

@@ -284,3 +284,16 @@ def test_who_has_used_up_the_tenants_processor_time_is_refused_early_for_the_ten
     again = entry.call(owner, "/v1/keys")
     assert again.early and again.body == first.body and again.body["limit"] == "rest_processor_ms_per_s"
     assert entry.call(owner, "/v1/quotas").status == 200, "what shows the limit"
+
+
+def test_calls_that_are_refused_at_the_same_time_begin_one_count_of_what_leaves_at_once(
+    entry: Entry, slow_caller: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = make_house("acme").credentials[Standing.OWNER]
+    entry.refused(owner)
+    for _ in range(AT_ONCE):
+        assert entry.call(owner).delayed_until is None
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(entry.application, "_known", lambda *_: None)
+        assert not entry.call(owner).early
+    assert entry.call(owner).delayed_until is not None
