@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.exceptions import BadRequest
 from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 
 from control_plane.api import addresses, metrics
 from control_plane.outbox import wake_ups
@@ -57,10 +58,10 @@ class Deliveries:
 class ProcessorTime:
     """Counts what a request took of a processor on its thread, the making of its answer included, where asked to."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
 
-    def __call__(self, request: HttpRequest) -> HttpResponse:
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
         began = time.thread_time()
         try:
             response = self._get_response(request)

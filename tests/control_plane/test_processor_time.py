@@ -1,5 +1,7 @@
 """A tenant's calls of REST are priced by the processor time that they took, over all web processes."""
 
+import time
+
 import pytest
 from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -110,7 +112,7 @@ def test_a_bounded_number_of_tenants_is_remembered() -> None:
 def worked(answer: HttpResponseBase, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What is counted of a request that is answered so; each look at the clock is a second later."""
     looks = iter(range(100))
-    monkeypatch.setattr(middleware.time, "thread_time", lambda: float(next(looks)))
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(looks)))
     told: list[float] = []
     request = HttpRequest()
     request.META[middleware.TOOK] = told.append
@@ -118,7 +120,7 @@ def worked(answer: HttpResponseBase, monkeypatch: pytest.MonkeyPatch) -> list[fl
     def view(_: HttpRequest) -> HttpResponseBase:
         return answer
 
-    found = middleware.ProcessorTime(view)(request)  # type: ignore[arg-type]
+    found = middleware.ProcessorTime(view)(request)
     if isinstance(found, StreamingHttpResponse):
         b"".join(found)
     return told
