@@ -4,7 +4,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import BadRequest
@@ -68,11 +68,13 @@ class ProcessorTime:
         finally:
             _count(request, began)
         if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
-            response.streaming_content = _timed(response.streaming_content, request)
+            parts = response.streaming_content
+            if isinstance(parts, Iterator):
+                response.streaming_content = _timed(parts, request)
         return response
 
 
-def _timed(parts: Iterable[bytes], request: HttpRequest) -> Iterator[bytes]:
+def _timed(parts: Iterator[bytes], request: HttpRequest) -> Iterator[bytes]:
     """The parts of an answer that are made while they are sent, on the thread that sends them."""
     began = time.thread_time()
     try:
