@@ -209,18 +209,14 @@ def _first_book(tenant: Tenant, begins: datetime) -> PriceBook:
     return found
 
 
-def is_a_chain_missing() -> bool:
-    """Whether a tenant has no prices yet."""
-    return _without_chain().exists()
-
-
-def _without_chain() -> QuerySet[Tenant]:
+def without_chain() -> QuerySet[Tenant]:
+    """Tenants that have no prices yet."""
     return Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(billing_entries=None)
 
 
 def begin_chains(limit: int) -> int:
     """Assign first prices to tenants that have none. Returns the number of tenants."""
-    ids = list(_without_chain().order_by("pk").values_list("pk", flat=True)[:limit])
+    ids = list(without_chain().order_by("pk").values_list("pk", flat=True)[:limit])
     for pk in ids:
         with transaction.atomic():
             begin_chain(Tenant.objects.select_for_update(no_key=True).get(pk=pk))

@@ -373,8 +373,12 @@ def undelivered_up_to(cut: Cut) -> list[str]:
 
 def cuts_to_finalize(limit: int) -> list[str]:
     """Public ids of cuts that the brokers have answered and whose invoice is a draft, oldest first."""
-    drafts = Cut.objects.filter(delivered_at__isnull=False, invoice__status=Invoice.Status.DRAFT)
-    return list(drafts.order_by("pk").values_list("public_id", flat=True)[:limit])
+    return list(drafts_to_finalize().order_by("pk").values_list("public_id", flat=True)[:limit])
+
+
+def drafts_to_finalize() -> QuerySet[Cut]:
+    """The cuts themselves."""
+    return Cut.objects.filter(delivered_at__isnull=False, invoice__status=Invoice.Status.DRAFT)
 
 
 def readings(cut: Cut) -> QuerySet[CutReading]:

@@ -8,7 +8,7 @@ from functools import partial
 from celery import shared_task
 from django.utils import timezone
 
-from control_plane import config, schedule
+from control_plane import config, looks, schedule
 from payments import actions, dunning, inbox, queries, reconciling, sending
 from payments.models import ReconciliationRun, StripeEvent
 from payments.stripe_adapter import Gateway, configured
@@ -83,8 +83,8 @@ def _guarded(what: str, object_id: str, step: Callable[[], object]) -> None:
 
 
 _OF_EVERY_ROUND = (queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None))
-_something_to_do = schedule.any_row(*_OF_EVERY_ROUND)
-_something_for_stripe = schedule.any_row(*_OF_EVERY_ROUND, queries.changed)
+_something_to_do = looks.any_row(*_OF_EVERY_ROUND)
+_something_for_stripe = looks.any_row(*_OF_EVERY_ROUND, queries.changed)
 
 
 def round_has_work() -> bool:
@@ -95,6 +95,6 @@ def round_has_work() -> bool:
 schedule.looks_first("payments.round", round_has_work, at_rest_s=AT_REST_S)
 schedule.looks_first(
     "payments.reconcile",
-    schedule.any_row(lambda: ReconciliationRun.objects.all()),
+    looks.any_row(lambda: ReconciliationRun.objects.all()),
     at_rest_s=RECONCILED_AT_REST_S,
 )

@@ -129,6 +129,7 @@ class Quota(models.Model):
     keys_max = models.PositiveIntegerField(null=True)
     consume_bytes_per_s = models.PositiveBigIntegerField(null=True)
     rest_calls_per_s = models.PositiveIntegerField(null=True)
+    rest_processor_ms_per_s = models.PositiveIntegerField(null=True)
     connections_max = models.PositiveIntegerField(null=True)
     groups_max = models.PositiveIntegerField(null=True)
     requests_per_s = models.PositiveIntegerField(null=True)

@@ -33,6 +33,10 @@ from penstock.rules.service_levels import SHIPPED_LEVELS, STANDARD_1, ServiceLev
 PLAN_NAME_LENGTH_MAX = 32
 COUNT_MAX = 2**31 - 1
 REST_CALLS_PER_S_MAX = 1_000_000
+REST_PROCESSOR_MS_PER_S_MAX = 1_000_000
+"""A thousand processors."""
+REST_PROCESSOR_BURST_S = 5
+"""For so long what was not used of it may be made up: clients work in bursts."""
 PARTITION_CHANGES_PER_HOUR_MAX = 100_000_000
 STORAGE_BYTES_MAX_MAX = 2**53
 """Every reader of JSON has such numbers exactly."""
@@ -64,6 +68,8 @@ class Limits:
     """Bytes of batches as pushed to consumers, over all brokers."""
     rest_calls_per_s: int = 0
     """Calls of REST about the tenant, of all its callers, over all web processes."""
+    rest_processor_ms_per_s: int = 0
+    """Milliseconds of processor time of web processes that these calls take in a second, over all web processes."""
     connections_max: int = 0
     """Connections on which the tenant has streams or calls open at one broker."""
     groups_max: int = 0
@@ -101,6 +107,7 @@ HIGHEST: dict[str, int] = {
     "keys_max": COUNT_MAX,
     "consume_bytes_per_s": CONSUME_BYTES_PER_S_MAX,
     "rest_calls_per_s": REST_CALLS_PER_S_MAX,
+    "rest_processor_ms_per_s": REST_PROCESSOR_MS_PER_S_MAX,
     "connections_max": COUNT_MAX,
     "groups_max": COUNT_MAX,
     "requests_per_s": REQUESTS_PER_S_MAX,
@@ -189,6 +196,7 @@ STANDARD = Limits(
     bin_days=7,
     consume_bytes_per_s=192 * MIB,
     rest_calls_per_s=500,
+    rest_processor_ms_per_s=1_000,
     connections_max=1_000,
     requests_per_s=20_000,
     connection_attempts_per_s=200,
@@ -214,6 +222,7 @@ SHIPPED: tuple[Plan, ...] = (
             keys_max=20,
             consume_bytes_per_s=3 * MIB,
             rest_calls_per_s=20,
+            rest_processor_ms_per_s=100,
             connections_max=100,
             groups_max=20,
             requests_per_s=500,
@@ -232,6 +241,7 @@ SHIPPED: tuple[Plan, ...] = (
             bin_days=30,
             consume_bytes_per_s=768 * MIB,
             rest_calls_per_s=1_000,
+            rest_processor_ms_per_s=2_000,
             requests_per_s=100_000,
             connection_attempts_per_s=1_000,
             rate_burst_ms=5_000,

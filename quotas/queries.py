@@ -56,6 +56,11 @@ def calls_name(tenant: Tenant) -> str:
     return f"throttle:tenant:{tenant.pk}"
 
 
+def call_time_name(tenant: Tenant) -> str:
+    """Under which the processor time of the tenant's calls of REST is counted."""
+    return f"processor:tenant:{tenant.pk}"
+
+
 def quota_of(tenant: Tenant) -> Quota:
     """What was set for the tenant: its plan, and its limits beside it."""
     return Quota.objects.filter(tenant=tenant).first() or Quota(tenant=tenant)

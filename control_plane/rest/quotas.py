@@ -34,6 +34,7 @@ class LimitsInput(shapes.StrictSerializer):
     keys_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     consume_bytes_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
     rest_calls_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    rest_processor_ms_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
     connections_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     groups_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     requests_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
@@ -86,6 +87,9 @@ class LimitsShape(serializers.Serializer[Any]):
         help_text="Bytes per second of batches as pushed to consumers, over all brokers."
     )
     rest_calls_per_s = serializers.IntegerField(help_text="Calls of REST per second, of all callers.")
+    rest_processor_ms_per_s = serializers.IntegerField(
+        help_text="Milliseconds of processor time that calls of REST take per second, of all callers."
+    )
     connections_max = serializers.IntegerField(help_text="Connections with open calls at one broker.")
     groups_max = serializers.IntegerField(help_text="Consumer groups, over all brokers.")
     requests_per_s = serializers.IntegerField(help_text="Requests of clients per second, over all brokers.")
@@ -184,6 +188,9 @@ class QuotasShape(serializers.Serializer[Any]):
     rest_calls_per_s = serializers.SerializerMethodField(
         help_text="Calls of REST per second, of all callers; 0 = no limit."
     )
+    rest_processor_ms_per_s = serializers.SerializerMethodField(
+        help_text="Milliseconds of processor time that calls of REST take per second, of all callers; 0 = no limit."
+    )
     connections_max = serializers.SerializerMethodField(
         help_text="Connections with open calls at one broker; 0 = no limit."
     )
@@ -244,6 +251,9 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_rest_calls_per_s(self, tenant: Tenant) -> int:
         return self._limits.rest_calls_per_s
+
+    def get_rest_processor_ms_per_s(self, tenant: Tenant) -> int:
+        return self._limits.rest_processor_ms_per_s
 
     def get_connections_max(self, tenant: Tenant) -> int:
         return self._limits.connections_max

@@ -189,7 +189,7 @@ class BrokerNode:
             view,
             self._gate.key_use,
             authenticator.peppers,
-            near_storage=lambda: self.storage.office.near_limit,
+            near_storage=lambda: self.storage.office.named,
         )
         hot_keys = HotKeyTable()
         self.loads = LoadCalls(

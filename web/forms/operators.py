@@ -18,6 +18,7 @@ FILE_BYTES_MAX = 2_000_000
 """A request with more is refused before a form sees it."""
 LATER_LIMITS = (
     "rest_calls_per_s",
+    "rest_processor_ms_per_s",
     "connections_max",
     "groups_max",
     "requests_per_s",
@@ -67,6 +68,12 @@ class LimitsForm(ConsoleForm):
     rest_calls_per_s = Whole(
         label="REST calls a second",
         help_text="Of all callers together; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    rest_processor_ms_per_s = Whole(
+        label="Processor time of REST",
+        help_text="Milliseconds a second, of all callers together; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )

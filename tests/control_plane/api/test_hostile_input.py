@@ -124,6 +124,7 @@ VALID: dict[str, Any] = {
     "service_accounts_max": 0,
     "bin_days": 7,
     "rest_calls_per_s": 0,
+    "rest_processor_ms_per_s": 0,
     "connections_max": 0,
     "groups_max": 0,
     "requests_per_s": 0,

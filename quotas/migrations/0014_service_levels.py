@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("quotas", "0012_budgets_of_reads"), ("tenants", "0001_initial")]
+    dependencies = [("quotas", "0013_rest_processor_time"), ("tenants", "0001_initial")]
 
     operations = [
         migrations.AddField("planversion", "service_level", models.JSONField(null=True)),
