@@ -9,7 +9,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from control_plane import config, schedule
-from payments import actions, dunning, inbox, queries, reconciling, sending
+from payments import actions, dunning, inbox, queries, reconciling, sending, tax_asking
 from payments.models import ReconciliationRun, StripeEvent
 from payments.stripe_adapter import Gateway, configured
 from payments.stripe_shapes import AnsweredFault
@@ -45,6 +45,7 @@ def payment_round() -> None:
                 "still waits for a carrier", row.public_id, partial(actions.ask_for_it_alone, row.public_id)
             )
     _guarded("not given to Stripe", "", sending.send_next)
+    _guarded("Stripe Tax not asked", "", tax_asking.ask_next)
     try:
         inbox.process(_gateway(), now, ROUND_MAX)
     except Exception:
@@ -82,7 +83,11 @@ def _guarded(what: str, object_id: str, step: Callable[[], object]) -> None:
         _log.exception(what, extra={"object": object_id})
 
 
-_OF_EVERY_ROUND = (queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None))
+_OF_EVERY_ROUND = (
+    queries.invoices_to_open,
+    lambda: StripeEvent.objects.filter(processed_at=None),
+    tax_asking.to_ask,
+)
 _something_to_do = schedule.any_row(*_OF_EVERY_ROUND)
 _something_for_stripe = schedule.any_row(*_OF_EVERY_ROUND, queries.changed)
 
