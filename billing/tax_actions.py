@@ -7,11 +7,12 @@ is compared with the question whenever the draft is finalized: another address o
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 
 from django.db import transaction
 from django.db.models import F
 
-from billing.models import Invoice
+from billing.models import Invoice, TenantTerms
 from billing.tax_models import TEXT_LENGTH_MAX, TaxAddress, TaxCalculation
 from control_plane import config
 from control_plane.audit import actions as audit
@@ -23,14 +24,14 @@ from penstock.rules.stated_tax import TaxedLine, coin_micro
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
-STRIPE_TAX = "stripe_tax"
+STRIPE_TAX: Literal["stripe_tax"] = "stripe_tax"
 ADDRESS = ("country", "state", "postal_code", "city", "line1", "line2")
-TAX_ID = ("tax_id_type", "tax_id")
+FIELDS = (*ADDRESS, "tax_id_type", "tax_id")
 OLDEST_RATES = timedelta(days=30)
 """Stripe Tax knows rates of up to 31 days ago."""
 NO_ADDRESS = (
-    "the tenant has no address for taxes; it gives one with `penstock payment address set`, or the console's"
-    " page of invoices"
+    "the tenant has no address for taxes; it gives one with `penstock payment address`, or on the console's page of"
+    " invoices"
 )
 NOT_ASKED = "Stripe Tax has not calculated the tax yet"
 _COUNTRY = re.compile(r"[A-Z]{2}")
@@ -53,13 +54,13 @@ def address_of(tenant: Tenant) -> TaxAddress | None:
 def set_address(actor: Actor, tenant: Tenant, *, now: datetime, **given: str) -> TaxAddress:
     """Set where the tenant is, for invoices that are not issued yet. The same again changes nothing.
 
-    `given`: every name of `ADDRESS` and `TAX_ID`. Raises `InvalidRequest`.
+    `given`: every name of `FIELDS`. Raises `InvalidRequest`.
     """
     _check(given)
     with transaction.atomic():
         owner = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         row = address_of(owner)
-        before = None if row is None else {name: getattr(row, name) for name in (*ADDRESS, *TAX_ID)}
+        before = None if row is None else {name: getattr(row, name) for name in FIELDS}
         if row is not None and before == given:
             return row
         row = row or TaxAddress(tenant=owner)
@@ -88,6 +89,14 @@ def _check(given: dict[str, str]) -> None:
         raise InvalidRequest("tax_id: a number and its type together, or neither")
     if given["tax_id_type"] and not _TAX_ID_TYPE.fullmatch(given["tax_id_type"]):
         raise InvalidRequest("tax_id_type: a type as Stripe calls it required, as eu_vat or us_ein")
+
+
+def tax_by(tenant: Tenant) -> str:
+    """How a period that begins now is taxed: `none`, `table` or `stripe_tax`."""
+    own = TenantTerms.objects.filter(tenant=tenant).order_by("-revision").first()
+    if own is not None and own.document["tax"] is not None:
+        return "table"
+    return STRIPE_TAX if config.current().payments.stripe_tax else "none"
 
 
 def by_configuration(terms: documents.Terms) -> documents.Terms:

@@ -184,8 +184,8 @@ class PaymentsConfig(Settings, frozen=True, kw_only=True):
     """Where Stripe's API is: https://host, without a path. Another one is for a stand-in of Stripe, which may be
     http://host on loopback."""
     stripe_tax: bool = False
-    """Whether Stripe Tax states the tax of invoices, from each tenant's next period on. Tenants whose terms have a table
-    of tax are taxed by it. It requires `stripe_key_file`, and Stripe Tax set up at Stripe."""
+    """Whether Stripe Tax states the tax of invoices, from each tenant's next period on. Tenants whose terms have a
+    table of tax are taxed by it. It requires `stripe_key_file`, and Stripe Tax set up at Stripe."""
     stripe_tax_code: Annotated[str, Meta(pattern=r"^txcd_[0-9]{8}\Z")] | None = None
     """Stripe's code of what is sold, as txcd_10103001; without it the one that is preset at Stripe."""
 

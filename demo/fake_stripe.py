@@ -1,5 +1,6 @@
 """A stand-in for Stripe in memory, behind the library's `HTTPClient` or over HTTP (`demo.stripe_server`): customers,
-methods, items, invoices, credit notes, refunds, payments, sessions, Stripe Tax, and idempotency keys as Stripe treats them.
+methods, items, invoices, credit notes, refunds, payments, sessions, Stripe Tax, and idempotency keys as Stripe treats
+them.
 
 Faults are taken from `faults`, one a call that changes something: `timeout` (nothing was done), `timeout after commit`,
 `conflict` (409), `rate` (429), `fault` (500, kept under the idempotency key), `fault after commit`.

@@ -1,4 +1,4 @@
-"""Asks Stripe Tax for drafts, one at a time: as `payments.sending`, a month's invoices must not keep other tasks waiting.
+"""Asks Stripe Tax for drafts, one at a time: as in `payments.sending`, a month's invoices keep no other task waiting.
 
 A delivery of the outbox asks, stores the answer and finalizes the draft. Asking changes nothing at Stripe, so a call
 without an answer is simply made again, with the same idempotency key.

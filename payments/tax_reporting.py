@@ -1,7 +1,7 @@
 """Reports stated tax to Stripe Tax: the invoice as sold, and each credit note or the void as given back.
 
-Stripe files taxes by these transactions. Each has a reference of ours, of which Stripe keeps one, so nothing is reported
-twice. What an operator gives up as uncollectible stays reported: whether its tax comes back is for the tax office.
+Stripe files taxes by these transactions. Each has a reference of ours, of which Stripe keeps one, so nothing is
+reported twice. What an operator gives up as uncollectible stays reported: tax offices have rules of their own for it.
 """
 
 from collections.abc import Iterator

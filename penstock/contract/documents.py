@@ -154,7 +154,7 @@ class BilledCharge(Strict, frozen=True):
 
 
 class BillingAddress(Strict, frozen=True):
-    """Where a tenant is for taxes: the country as in ISO 3166-1, the rest as the post writes it; what it lacks is empty."""
+    """Where a tenant is for taxes: the country as in ISO 3166-1, the rest as the post writes it, or empty."""
 
     country: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{2}\Z")]
     state: AddressPart
@@ -197,7 +197,7 @@ class StatedTaxLine(Strict, frozen=True):
 
 
 class TaxStatement(Strict, frozen=True):
-    """The calculation of Stripe Tax that an invoice's tax stands on. What it states is not derived from anything here."""
+    """The calculation of Stripe Tax that an invoice's tax stands on. Nothing here shows that it is right."""
 
     by: Literal["stripe_tax"]
     calculation: Name

@@ -271,8 +271,8 @@ def credit_charged(
     """What an invoice costs less when `lost` of `billed` never became part of the log.
 
     The difference of two ratings of the whole invoice. `amounts` and `billed` are what its meters still cost and count
-    after earlier credit notes, `rests` and `stated` those of the invoice. By volume a smaller quantity may cost more: a loss never
-    makes a meter dearer.
+    after earlier credit notes, `rests` and `stated` those of the invoice. By volume a smaller quantity may cost more: a
+    loss never makes a meter dearer.
     """
     lines = []
     after = dict(amounts)

@@ -29,7 +29,8 @@ def coin_micro(currency: str) -> int:
     >>> coin_micro("USD"), coin_micro("JPY"), coin_micro("KWD")
     (10000, 1000000, 10000)
     """
-    return max(COIN_LEAST_MICRO, MICRO // 10 ** minor_digits(currency))
+    smallest: int = MICRO // 10 ** minor_digits(currency)
+    return max(COIN_LEAST_MICRO, smallest)
 
 
 def taxed_lines(book: PriceBook, amounts: Mapping[str, int], charged: Charged) -> tuple[TaxedLine, ...]:

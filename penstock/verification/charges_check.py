@@ -30,7 +30,7 @@ from penstock.rules.charges import (
     standing_credit,
 )
 from penstock.rules.rating import PriceBook, credit_line_id, rate, shown_amount
-from penstock.rules.stated_tax import coin_micro, taxed_lines
+from penstock.rules.stated_tax import TaxedLine, coin_micro, taxed_lines
 from penstock.verification.findings import Kind, Problem
 
 
@@ -115,7 +115,7 @@ def check_statement(invoice: InvoiceDocument, prices: AssignedPrices, due: DueCh
     What it says itself is shown by nothing here, so an invoice with one is proven in part.
     """
     statement = invoice.tax_statement
-    wanted = ()
+    wanted: tuple[TaxedLine, ...] = ()
     if prices.terms.tax_stated_by is not UNSET:
         wanted = taxed_lines(prices.book, due.amounts, due.charged)
     if statement is UNSET:

@@ -1,4 +1,4 @@
-"""Stripe Tax: what it is asked, what stands on the invoice and is proven, what is reported, and every fault on the way."""
+"""Stripe Tax: what it is asked, what stands on the invoice and is proven, what is reported, and every fault."""
 
 from datetime import UTC, datetime
 from typing import Any

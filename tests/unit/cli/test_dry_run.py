@@ -61,6 +61,7 @@ COMMANDS = {
     "access remove": ["acl_1"],
     "access default": ["deny"],
     "cost tag": ["topic:orders", "team=web"],
+    "payment address": ["--country", "DE"],
     "infrastructure import": [str(ANY_EXPORT), "--source", "aws"],
     "infrastructure undo-import": ["cim_1"],
     "tenant protect": ["tn_1"],
