@@ -48,6 +48,10 @@ class FakeStripe:
     number: int = 0
     checkout_url: str = "https://checkout.stripe.example/c"
     """Where customers name a payment method; `{session}` in it becomes the session's id."""
+    portal_url: str = "https://billing.stripe.example/p"
+    """Where customers change their payment methods; `{session}` as above."""
+    invoice_url: str = "https://invoice.stripe.example/{invoice}"
+    """Where an invoice is paid."""
 
     @property
     def http_client(self) -> stripe.HTTPClient:
@@ -64,6 +68,12 @@ class FakeStripe:
         )
         self.objects[customer]["invoice_settings"]["default_payment_method"] = made["id"]
         return made
+
+    def take_method(self, method: str) -> None:
+        """The customer has removed a card on Stripe's page."""
+        customer = self.objects[self.objects.pop(method)["customer"]]
+        if customer["invoice_settings"]["default_payment_method"] == method:
+            customer["invoice_settings"]["default_payment_method"] = None
 
     def pay_on_page(self, invoice: str) -> None:
         """The customer paid on the page of the invoice."""
@@ -169,9 +179,9 @@ class FakeStripe:
                 made["url"] = self.checkout_url.format(session=made["id"])
                 return made
             case ("post", "billing_portal", "sessions"):
-                return self.make(
-                    "bps", "billing_portal.session", url="https://billing.stripe.example/p", **params
-                )
+                made = self.make("bps", "billing_portal.session", **params)
+                made["url"] = self.portal_url.format(session=made["id"])
+                return made
             case ("post", "invoices"):
                 return self._new_invoice(params)
             case ("get", "invoices"):
@@ -205,7 +215,7 @@ class FakeStripe:
                 due = row["total"] + row["starting_balance"]
                 row["ending_balance"] = self.objects[row["customer"]]["balance"] = 0 if due >= LEAST else due
                 row["status"] = "open" if row["amount_due"] > 0 else "paid"
-                row["hosted_invoice_url"] = f"https://invoice.stripe.example/{invoice}"
+                row["hosted_invoice_url"] = self.invoice_url.format(invoice=invoice)
                 return row
             case ("post", "invoices", invoice, "pay"):
                 return self._pay(invoice, params)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import stripe
 
@@ -16,6 +17,7 @@ from payments.stripe_faults import translated
 from payments.stripe_shapes import Event, Item, Method, Money, StripeInvoice
 from payments.stripe_tax_calls import TaxCalls
 from penstock.contract.errors import ConfigurationError, Forbidden, InvalidRequest
+from penstock.rules.addresses import is_loopback
 
 RECEIVABLE = "penstock_receivable"
 LINE = "penstock_line"
@@ -351,8 +353,11 @@ def _plain(thing: stripe.StripeObject) -> dict[str, Any]:
 
 
 def _invoice(one: stripe.Invoice) -> StripeInvoice:
-    # It becomes a link of the console.
+    # It becomes a link of the console. Without TLS it leads to a stand-in on this machine alone.
     url = str(_plain(one).get("hosted_invoice_url") or "")
+    is_fit = url.startswith("https://") or (
+        url.startswith("http://") and is_loopback(urlsplit(url).hostname or "")
+    )
     return StripeInvoice(
         id=str(one.id),
         customer=_id(_plain(one).get("customer")),
@@ -366,7 +371,7 @@ def _invoice(one: stripe.Invoice) -> StripeInvoice:
         amount_paid=one.amount_paid,
         amount_remaining=one.amount_remaining,
         credited=one.pre_payment_credit_notes_amount + one.post_payment_credit_notes_amount,
-        url=url if url.startswith("https://") else "",
+        url=url if is_fit else "",
     )
 
 

@@ -97,6 +97,7 @@ WITHOUT = {
     "sla withdraw": "as to exclude",
     "organisation invite": "an e-mail is sent, and withdrawn with one command",
     "organisation withdraw": "as to invite",
+    "tenant create": "REST has no dry run of it",
     "tenant close": "the life of a tenant; REST has no dry run of it",
     "tenant reopen": "as to close one",
     "topic delete-records": "the brokers delete messages",
