@@ -1,11 +1,13 @@
 """Stripe Tax: what it is asked, what stands on the invoice and is proven, what is reported, and every fault."""
 
 from datetime import UTC, datetime
+from html import unescape
 from typing import Any
 
 import msgspec
 import pytest
 import stripe
+from django.test import Client
 
 from billing import price_actions, tax_actions
 from billing.models import CreditNote, Invoice
@@ -20,7 +22,7 @@ from payments.stripe_shapes import AnsweredFault
 from payments.tax_asking import KIND_TAX, ask_next
 from penstock.contract import documents
 from penstock.contract.errors import PenstockError
-from tenants.models import Tenant
+from tenants.models import Membership, Tenant
 from tests.control_plane.billing.test_terms import (
     FIRST,
     LOST,
@@ -36,6 +38,7 @@ from tests.control_plane.billing.world import TESTER, Part, World
 from tests.control_plane.payments.conftest import Configure
 from tests.control_plane.payments.paying import asked, differences, worker
 from tests.control_plane.payments.test_stripe import check_shapes
+from tests.control_plane.world import call, make_person
 
 BERLIN = {
     "country": "DE", "state": "", "postal_code": "10115", "city": "Berlin", "line1": "Invalidenstr. 1", "line2": "",
@@ -274,3 +277,34 @@ def test_shapes_of_the_fakes_tax_are_members_of_the_librarys_types(
     assert set(part) == set(form.__annotations__) - {"_inner_class_types"}
     assert set(part["jurisdiction"]) == set(form.Jurisdiction.__annotations__)
     assert set(part["tax_rate_details"]) == set(form.TaxRateDetails.__annotations__)
+
+
+def test_a_tenant_sees_how_it_is_taxed_and_gives_its_address(world: World, acme: Tenant) -> None:
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=acme, person=person, role="owner")
+    account = call("GET", "/v1/billing-account", token=token, tenant=acme).body
+    assert account == {"currency": "USD", "tax_by": "stripe_tax"}
+    assert call("GET", "/v1/prices", token=token, tenant=acme).body["tax_stated_by"] == "stripe_tax"
+    client = Client()
+    client.cookies["penstock"] = token
+    assert "No invoice with tax is issued before you say where you are" in page(client, "/t/acme/invoices")
+    assert "as Stripe Tax states it when the invoice is issued" in page(client, "/t/acme/usage")
+    wrong = client.post("/t/acme/tax-address", {"country": "de", "city": "Berlin"})
+    assert wrong.status_code == 422 and "capital letters" in unescape(wrong.content.decode())
+    assert client.post("/t/acme/tax-address", {"country": "DE", "city": "Berlin"}).status_code == 302
+    assert "For taxes you are in Berlin, DE." in page(client, "/t/acme/invoices")
+    assert call("GET", "/v1/billing-account/address", token=token, tenant=acme).body["city"] == "Berlin"
+    for given, said in (
+        ({"country": "Germany"}, "country"),
+        ({"country": "DE", "tax_id": "1"}, "a number and its type together"),
+        ({"country": "DE", "city": "a\nb"}, "control character"),
+        ({"country": "DE", "tax_id": "1", "tax_id_type": "vat"}, "as eu_vat"),
+    ):
+        refused = call("PUT", "/v1/billing-account/address", given, token=token, tenant=acme)
+        assert refused.status in (400, 422) and said in str(refused.body), refused.body
+
+
+def page(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.content
+    return unescape(answer.content.decode())
