@@ -8,7 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from penstock.contract.documents import CreditGrant, Discount, Terms
-from penstock.rules.charges import charge
+from penstock.rules.charges import StatedTax, charge
 from penstock.rules.stated_tax import coin_micro, taxed_lines
 from penstock.verification.findings import Kind, Verdict
 from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service
@@ -113,3 +113,15 @@ def test_lines_are_net_of_discounts_and_credit_pays_from_the_first_one_on() -> N
         ("usage bytes_in", 3_000_000)
     ]
     assert [coin_micro(one) for one in ("USD", "JPY", "KWD")] == [10_000, 1_000_000, 10_000]
+
+
+def test_tax_is_as_stated_where_prices_are_finer_than_coins_and_falls_with_what_is_due() -> None:
+    book = BOOK_2.read(BOOK_2.document() | {"fees": [], "minimum_month": "0", "minor_digits": 3})
+    terms = Terms(discounts=(), credits=(), tax=None, tax_stated_by="stripe_tax")
+    stated = StatedTax(
+        country="DE", calculation="taxcalc_1", base_micro=10_000_000, tax_micro=1_900_000, coin_micro=10_000
+    )
+    for due, tax in ((10_009_000, 1_900_000), (10_000_000, 1_900_000), (5_000_000, 950_000), (9_000, 0)):
+        period = (BEGIN_MS, BEGIN_MS + PERIOD_MS)
+        (charged,) = charge(book, terms, {"messages_in": due}, period, {}, stated).charges
+        assert (charged.base_micro, charged.amount_micro) == (due, tax)
