@@ -27,7 +27,7 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
-from penstock.contract.documents import InvoiceDocument, read_document
+from penstock.contract.documents import InvoiceDocument, TaxStatement, read_document
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.meters import LEADERLESS
@@ -263,6 +263,19 @@ def evidence(invoice: Invoice) -> dict[str, Any]:
         "document": None if entry is None else entry.document,
         "document_sha256": None if entry is None else entry.document_sha256,
     }
+
+
+def tax_statement(invoice: Invoice) -> TaxStatement | None:
+    """What an issued invoice's tax was stated by."""
+    # Not the whole document: that of a large invoice is megabytes.
+    found = (
+        BillingEntry.objects.filter(
+            tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+        )
+        .values_list("document__tax_statement", flat=True)
+        .first()
+    )
+    return None if found is None else read_document(found, TaxStatement, "statement")
 
 
 def invoices_to_compare(invoice: Invoice, *, lost: bool = True) -> QuerySet[Invoice]:

@@ -151,6 +151,7 @@ def _prove_once(
     due = charges_check.due_charges(invoice, prices, quantities, previous, returned, earlier)
     problems += invoice_check.check_lines(invoice, prices.book, due.charged.total_micro)
     problems += charges_check.check_charges(invoice, prices, due)
+    problems += charges_check.check_statement(invoice, prices, due)
     problems += charges_check.check_grants(invoice, prices, earlier, previous, returned)
     problems += measured_check.check_measured(
         invoice,

@@ -208,6 +208,13 @@ VALID: dict[str, Any] = {
     "csv": "BillingCurrency,ChargePeriodStart,ChargePeriodEnd,EffectiveCost,ServiceCategory,ServiceName\n"
     "USD,2026-11-03T00:00:00Z,2026-11-04T00:00:00Z,1.25,Compute,EC2\n",
     "tags": {"team": "fresh"},
+    "country": "DE",
+    "postal_code": "10115",
+    "city": "Berlin",
+    "line1": "Invalidenstr. 1",
+    "line2": "",
+    "tax_id_type": "eu_vat",
+    "tax_id": "DE123456789",
     "costs": [
         {
             "name": "fresh",

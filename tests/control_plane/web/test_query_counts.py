@@ -145,6 +145,7 @@ PAGES = {
     "set-cost-tags": ONE,
     "service-level": ONE,
     "service-level-pdf": Page(status=404),
+    "tax-address": ONE,
     "invoices": LISTS,
     "invoice": LISTS,
     "line-evidence": LISTS,
