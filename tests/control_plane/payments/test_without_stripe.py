@@ -107,6 +107,24 @@ def test_an_operator_makes_an_unpaid_invoice_void_once_and_for_good(world: World
     assert totals.by_currency() == []
 
 
+def test_what_waited_to_be_carried_waits_no_more_when_it_is_void(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    Receivable.objects.filter(invoice=invoice).update(waits=True)
+    assert not actions.void(TESTER, invoice, reason="sent to the wrong company").waits
+    assert not asked(invoice).waits
+
+
+def test_a_payment_that_crosses_a_void_is_to_be_refunded(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    row = actions.void(TESTER, invoice, reason="sent to the wrong company")
+    assert not Receivable.objects.filter(queries.is_overpaid()).exists()
+    Receivable.objects.filter(pk=row.pk).update(paid_micro=1)
+    assert Receivable.objects.filter(queries.is_overpaid()).count() == 1
+    assert asked(invoice).overpaid_micro == 1
+
+
 def test_what_was_paid_never_becomes_void(world: World) -> None:
     invoice = issued(world, "acme")
     worker()
