@@ -16,4 +16,4 @@ class PaymentsConfig(AppConfig):
 
         register(KIND_RECEIVABLE, Collector())
         from_database(metrics.refresh)
-        voids.register(queries.void_invoices)
+        voids.register(queries.taken_back)

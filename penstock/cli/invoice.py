@@ -45,7 +45,7 @@ def invoice_list(timeout: float) -> None:
         [
             entry["number"],
             entry["id"],
-            entry["status"],
+            _status(entry),
             moment(entry["period_start"]),
             moment(entry["period_end"]),
             *(_quantity(entry, meter) for meter in ("messages_in", "bytes_in")),
@@ -86,8 +86,11 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         shown["credit_notes"] = notes
         print_json({**shown, "evidence": rows} if opened else shown)
         return
-    number, status, cut = shown["number"], shown["status"], shown["cut"]
+    number, status, cut = shown["number"], _status(shown), shown["cut"]
     print_fact("invoice", [number, shown["id"], status], f"Invoice {number}  {shown['id']}  {status}")
+    if shown.get("void_at"):
+        when = moment(shown["void_at"])
+        print_fact("void", [when], f"Void since {when}: it was taken back, and nothing of it is to be paid")
     start, end = moment(shown["period_start"]), moment(shown["period_end"])
     print_fact("period", [start, end, cut], f"Period  {start} to {end}, cut {cut}")
     for gap in shown["gaps"]:
@@ -135,7 +138,9 @@ def invoice_focus(
     """Print invoices and credit notes as rows of FOCUS, the FinOps Open Cost and Usage Specification 1.2: CSV by topic,
     day and price.
 
-    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to that document's total.
+    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to that document's total; what
+    was made void has corrections, and adds up to 0. A name that a spreadsheet would take as a formula begins with an
+    apostrophe.
     """
     query = {"invoice": invoice_id, "from": _day_text(first), "to": _day_text(end)}
     with rest_client() as rest:
@@ -218,6 +223,11 @@ def invoice_anchor(file: Path, force: bool, timeout: float) -> None:
     say(
         f"Wrote {file}: entry {newest['sequence']} ({newest['kind']} {newest['object_id']}), {newest['hash']}"
     )
+
+
+def _status(entry: dict[str, Any]) -> str:
+    """A service of the version before does not say that an invoice is void."""
+    return "void" if entry.get("void_at") else str(entry["status"])
 
 
 def _day_text(day: datetime | None) -> str | None:

@@ -1,14 +1,20 @@
 """Payment without Stripe: what is asked for, what operators note, and reminders."""
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from billing import focus_exports
+from billing import queries as billing
 from control_plane.audit.models import AuditEntry
 from control_plane.config import PaymentsConfig
 from control_plane.mail.models import Mail
 from control_plane.outbox.models import Delivery
+from control_plane.rest.billing_shapes import InvoiceShape
 from daemon.settings import Refused
 from payments import actions, dunning, queries, tasks, totals
 from payments.models import Payment, Receivable
@@ -16,6 +22,7 @@ from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.actions import set_suspended
 from tenants.models import Membership
 from tenants.roles import Role
+from tests.control_plane.billing.test_focus import assert_is_of_focus
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.conftest import Configure
 from tests.control_plane.payments.paying import DAY, asked, credit, due, issued, worker
@@ -308,3 +315,42 @@ def test_what_was_paid_in_part_never_becomes_void(world: World) -> None:
     with pytest.raises(InvalidRequest, match=r"it is open, and \d+ of it is paid"):
         actions.void(TESTER, invoice, reason="no")
     assert (asked(invoice).state, asked(invoice).open_micro) == ("open", 1)
+
+
+def test_focus_takes_back_a_void_invoice_and_its_credit_notes_in_the_month_of_that(world: World) -> None:
+    invoice, other = issued(world, "acme"), issued(world, "beta")
+    worker()
+    credit(invoice, 1_000_000)
+    now = datetime.now(UTC)
+
+    def rows(**asked: Any) -> list[dict[str, str]]:
+        whole: dict[str, Any] = {"issuer": "Penstock", "first": None, "end": None, "invoice": None}
+        return list(focus_exports.rows(invoice.tenant, **{**whole, **asked}))
+
+    before = rows()
+    actions.void(TESTER, invoice, reason="sent to the wrong company")
+    credit(invoice, 500_000)
+    found = rows()
+    assert found[: len(before)] == before, "what was sent before stands"
+    assert (
+        sum(Decimal(row["BilledCost"]) for row in found)
+        == 0
+        < sum(Decimal(row["BilledCost"]) for row in before)
+    )
+    corrections = [row for row in found if row["ChargeDescription"].startswith("Taken back: ")]
+    assert len(corrections) * 2 == len(found)
+    for row in corrections:
+        assert_is_of_focus(row)
+        assert row["ChargeClass"] == "Correction" and row["x_CorrectedInvoiceId"] == row["InvoiceId"]
+        assert row["BillingPeriodStart"] == f"{now:%Y-%m-01T00:00:00Z}"
+        assert (
+            row["InvoiceId"] != invoice.public_id or row["BilledCost"] == "0" or row["BilledCost"][0] == "-"
+        )
+    ended = Receivable.objects.get(invoice=invoice).closed_at
+    assert rows(end=ended) == before and rows(first=ended) == found[len(before) :]
+    assert rows(invoice=invoice.public_id) == found
+    beta = focus_exports.rows(other.tenant, issuer="Penstock", first=None, end=None, invoice=None)
+    assert not [row for row in beta if row.get("ChargeClass") == "Correction"]
+    shown = InvoiceShape(billing.invoice(invoice.tenant, invoice.public_id)).data
+    assert shown["void_at"] == InvoiceShape(invoice).data["void_at"] is not None
+    assert InvoiceShape(other).data["void_at"] is None
