@@ -124,6 +124,12 @@ def test_records_without_a_log_of_bronze_need_spark(folder: Path) -> None:
     assert look(folder) is None
 
 
+def test_a_file_of_bronze_that_the_sink_took_back_needs_spark(folder: Path) -> None:
+    there = {**store_file(folder, "part-1.parquet", b"more rows"), "action": "delete"}
+    tell(folder, "11", there)
+    assert look(folder) is None
+
+
 @pytest.mark.parametrize("name", ["part-0 of €.parquet", "part-1.parquet"])
 def test_a_file_of_bronze_that_is_cut_or_gone_needs_spark(folder: Path, name: str) -> None:
     file = bronze.BronzeFolders(folder).data / name

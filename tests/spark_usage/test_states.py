@@ -231,6 +231,13 @@ def test_minutes_that_a_late_log_took_back_whole_are_folded_again_and_the_first_
 
 
 @pytest.mark.slow
+def test_a_time_that_no_calendar_has_is_in_the_windows_at_its_ends(spark: SparkSession) -> None:
+    times = {-DAY * 9: "1969-12-31", 0: "1970-01-01", 253_402_300_799_999: "9999-12-31", 2**62: "9999-12-31"}
+    (found,) = spark.range(1).selectExpr(*map(datasets._day_of_ms, map(str, times))).collect()
+    assert list(found) == list(times.values())
+
+
+@pytest.mark.slow
 def test_minutes_of_a_broker_whose_clock_is_ahead_do_not_push_out_todays(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -5,11 +5,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
-from billing import focus_exports
+from billing import chain_actions, focus_exports
 from billing import queries as billing
+from billing.models import BillingEntry
 from control_plane.audit.models import AuditEntry
 from control_plane.config import PaymentsConfig
 from control_plane.mail.models import Mail
@@ -18,11 +21,13 @@ from control_plane.rest.billing_shapes import InvoiceShape
 from daemon.settings import Refused
 from payments import actions, dunning, queries, tasks, totals
 from payments.models import Payment, Receivable
+from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.rules.timestamps import time_ms
 from tenants.actions import set_suspended
 from tenants.models import Membership
 from tenants.roles import Role
-from tests.control_plane.billing.test_focus import assert_is_of_focus
+from tests.control_plane.billing.test_focus import assert_is_of_focus, note_of
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.conftest import Configure
 from tests.control_plane.payments.paying import DAY, asked, credit, due, issued, worker
@@ -320,16 +325,32 @@ def test_what_was_paid_in_part_never_becomes_void(world: World) -> None:
 def test_focus_takes_back_a_void_invoice_and_its_credit_notes_in_the_month_of_that(world: World) -> None:
     invoice, other = issued(world, "acme"), issued(world, "beta")
     worker()
-    credit(invoice, 1_000_000)
+    entry = BillingEntry.objects.get(object_id=invoice.public_id)
+    document = documents.read_document(entry.document, documents.InvoiceDocument, "invoice")
     now = datetime.now(UTC)
+
+    def noted(micro: int) -> None:
+        """A credit note, in the chain as well."""
+        note = credit(invoice, micro)
+        with transaction.atomic():
+            at = chain_actions.next_moment(invoice.tenant)
+            told = msgspec.structs.replace(
+                note_of(document),
+                id=note.public_id,
+                tenant=invoice.tenant.public_id,
+                issued_at_ms=time_ms(at),
+            )
+            chain_actions.append(invoice.tenant, note.public_id, told, at)
 
     def rows(**asked: Any) -> list[dict[str, str]]:
         whole: dict[str, Any] = {"issuer": "Penstock", "first": None, "end": None, "invoice": None}
         return list(focus_exports.rows(invoice.tenant, **{**whole, **asked}))
 
+    noted(1_000_000)
     before = rows()
+    assert len({row["InvoiceId"] for row in before}) == 2
     actions.void(TESTER, invoice, reason="sent to the wrong company")
-    credit(invoice, 500_000)
+    noted(500_000)
     found = rows()
     assert found[: len(before)] == before, "what was sent before stands"
     assert (
