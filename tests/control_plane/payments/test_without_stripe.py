@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from billing import chain_actions, focus_exports
+from billing import chain_actions, focus_exports, voids
 from billing import queries as billing
 from billing.models import BillingEntry
 from control_plane.audit.models import AuditEntry
@@ -95,6 +95,7 @@ def test_a_credit_note_of_the_whole_makes_an_invoice_void(world: World) -> None:
     with pytest.raises(InvalidRequest):
         actions.mark_paid(TESTER, invoice, reference="bank 1")
     assert (asked(invoice).state, invoice.number) == ("void", 1)
+    assert voids.void_at(invoice) is None, "its credit note takes it back, in FOCUS too"
 
 
 def test_an_operator_makes_an_unpaid_invoice_void_once_and_for_good(world: World) -> None:
