@@ -37,8 +37,8 @@ COLUMNS = (
 )  # fmt: skip
 """In the order of the file."""
 _DECIMALS = frozenset(
-    place
-    for place, column in enumerate(COLUMNS)
+    position
+    for position, column in enumerate(COLUMNS)
     if column.endswith(("Cost", "Quantity", "UnitPrice")) or column == "x_InvoiceNumber"
 )
 PLACES = 18

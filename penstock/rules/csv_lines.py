@@ -21,7 +21,7 @@ def safe_cell(text: str) -> str:
 
 def csv_line(cells: Iterable[object], *, numbers: Collection[int] = (), quoted: bool = False) -> str:
     r"""A line with its end, \n, or \r\n where all is `quoted` (RFC 4180). Each cell that is a text is made safe, but
-    for those at the places in `numbers`: these are decimals, which may begin with a minus.
+    for those at the positions in `numbers`: these are decimals, which may begin with a minus.
     """
     out = io.StringIO()
     writer = (
@@ -30,7 +30,7 @@ def csv_line(cells: Iterable[object], *, numbers: Collection[int] = (), quoted: 
         else csv.writer(out, lineterminator="\n")
     )
     writer.writerow(
-        safe_cell(cell) if isinstance(cell, str) and place not in numbers else cell
-        for place, cell in enumerate(cells)
+        safe_cell(cell) if isinstance(cell, str) and position not in numbers else cell
+        for position, cell in enumerate(cells)
     )
     return out.getvalue()

@@ -60,8 +60,8 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 _ORDER = {
-    name: place
-    for place, name in enumerate(
+    name: position
+    for position, name in enumerate(
         dict.fromkeys(("messages_in", "bytes_in", "messages_out", "bytes_out", *METERS))
     )
 }

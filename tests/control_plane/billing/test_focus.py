@@ -280,7 +280,7 @@ def test_no_cell_of_text_is_a_formula_and_negative_costs_stay_numbers() -> None:
     assert [first[name] for name in ("BillingAccountName", "InvoiceIssuerName", "ResourceName", "BilledCost")] == [
         "'=cmd|calc", "'+Penstock", "'-orders", "-5.25",
     ]  # fmt: skip
-    assert {focus.COLUMNS[place] for place in focus._DECIMALS} == {*DECIMALS, "x_InvoiceNumber"}
+    assert {focus.COLUMNS[at] for at in focus._DECIMALS} == {*DECIMALS, "x_InvoiceNumber"}
     texts = [value for column, value in first.items() if column not in DECIMALS]
     assert not [text for text in texts if text[:1] in tuple("=+-@")]
 

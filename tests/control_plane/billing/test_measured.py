@@ -215,6 +215,7 @@ def test_what_the_running_period_costs_is_summed_up_by_the_database(
         for back in (3, 2, 0):
             made.day(tenant, f"topic-{topic}", day(back), KEPT, 100)
     made.day(tenant, "topic-0", day(8), KEPT, 7)  # it came late
+    made.day(tenant, "topic-new", day(7), KEPT, 3)  # so did all of this
     made.spark("usage_day")
     import_actions.import_data_sets(FolderStore(made.datasets))
     begins, end = TODAY - 5 * DAY, TODAY.date() + DAY
@@ -226,14 +227,14 @@ def test_what_the_running_period_costs_is_summed_up_by_the_database(
         return exact(*args, **more)
 
     monkeypatch.setattr(measured, "due_days", due_days)
-    assert measured.due_sums(tenant, [KEPT, MINUTES], begins, end) == {KEPT: 5 * 300 + 7}
-    assert asked == [[topic_id("topic-0")]]
+    assert measured.due_sums(tenant, [KEPT, MINUTES], begins, end) == {KEPT: 5 * 300 + 10}
+    assert [sorted(topics) for topics in asked] == [sorted((topic_id("topic-0"), topic_id("topic-new")))]
     PartitionWaiver.objects.create(
         tenant=tenant, topic_id=topic_id("topic-1"), partition=0, from_cut=Cut.objects.get(), reason="x", actor="x",
     )  # fmt: skip
-    assert measured.due_sums(tenant, [KEPT], begins, end) == {KEPT: 4 * 300 + 7}
+    assert measured.due_sums(tenant, [KEPT], begins, end) == {KEPT: 4 * 300 + 10}
     monkeypatch.setattr(measured, "_APART_MAX", 0)
-    assert measured.due_sums(tenant, [KEPT], begins, end) == {KEPT: 4 * 300 + 7} and asked[-1] is None
+    assert measured.due_sums(tenant, [KEPT], begins, end) == {KEPT: 4 * 300 + 10} and asked[-1] is None
 
 
 def test_requests_and_connections_are_of_no_topic_and_deliveries_to_other_zones_of_one(
