@@ -134,8 +134,8 @@ def due_sums(tenant: Tenant, meters: Collection[str], begins: datetime, end: dat
     return {meter: quantity for meter, quantity in found.items() if quantity}
 
 
-def _differing(rows: QuerySet[MeasuredDay]) -> QuerySet[MeasuredDay, Any]:
-    """By key what was billed as `total` and what was used as `found`, where the two differ."""
+def _differing(rows: QuerySet[MeasuredDay]) -> Any:
+    """A query set: by key what was billed as `total` and what was used as `found`, where the two differ."""
     same = {name: OuterRef(name) for name in ("tenant", *_KEYS)}
     found_of = UsageDay.objects.filter(**same).values("quantity")[:1]
     return (
