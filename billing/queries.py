@@ -27,6 +27,7 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
+from billing.voids import with_void
 from penstock.contract.documents import InvoiceDocument, TaxStatement, read_document
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
@@ -185,10 +186,10 @@ def ratio_text(part: int, whole: int) -> str | None:
 
 
 def invoices(tenant: Tenant) -> QuerySet[Invoice]:
-    """The tenant's invoices with their lines and credit notes."""
+    """The tenant's invoices with their lines and credit notes, and when one was taken back."""
     lines = Prefetch("lines", queryset=InvoiceLine.objects.order_by("position"))
     return (
-        Invoice.objects.filter(tenant=tenant)
+        with_void(Invoice.objects.filter(tenant=tenant))
         .select_related("tenant", "cut", "price_book")
         .prefetch_related(lines, Prefetch("credit_notes", queryset=CreditNote.objects.order_by("number")))
     )

@@ -18,4 +18,4 @@ class PaymentsConfig(AppConfig):
         register(KIND_RECEIVABLE, Collector())
         register(KIND_TAX, TaxAsker())
         from_database(metrics.refresh)
-        voids.register(queries.void_invoices)
+        voids.register(queries.taken_back)

@@ -215,6 +215,11 @@ urlpatterns: list[URLPattern] = [
     path("operator/tenants/<str:tenant>/suspended", operator_tenants.suspend, name="operator-suspend"),
     path("operator/tenants/<str:tenant>/terms", operator_terms.terms, name="operator-terms"),
     path("operator/receivables", operator_receivables.receivables, name="operator-receivables"),
+    path(
+        "operator/receivables/<str:invoice>/void",
+        operator_receivables.void,
+        name="operator-receivable-void",
+    ),
     path("operator/receivables.csv", operator_receivables.export, name="operator-receivables-csv"),
     path(
         "operator/receivables/<str:invoice>/retry",

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from payments.models import TEXT_LENGTH_MAX
 from penstock.contract import strict_json
 from penstock.rules import focus_costs
 from quotas import actions as quotas
@@ -35,6 +36,16 @@ class OperatorSignInForm(ConsoleForm):
     """An operator's token."""
 
     token = Secret(label="Operator's token", attrs={"autocomplete": "off", "maxlength": 200})
+
+
+class VoidForm(ConsoleForm):
+    """Take an invoice back."""
+
+    reason = Text(
+        label="Why",
+        help_text="It stays in the audit log, and the tenant can read it there",
+        widget=forms.TextInput({"maxlength": TEXT_LENGTH_MAX}),
+    )
 
 
 class TenantsMaxForm(ConsoleForm):
