@@ -38,6 +38,7 @@ from benchmarks.ten_thousand_topics import BENCHMARK as TEN_THOUSAND_TOPICS
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
 from benchmarks.topic_creation import TOGETHER_BENCHMARK
+from benchmarks.usage_priced import BENCHMARK as USAGE_PRICED
 from benchmarks.usage_rounds import AGES, AT_REST, FOLDS, ROUNDS
 from benchmarks.usage_scale import SCALE, WORKERS
 from local import guardian
@@ -95,6 +96,7 @@ BENCHMARKS = (
     MANY_TENANTS,
     MANY_PARTITIONS,
     IDLE_CLIENTS,
+    USAGE_PRICED,
     FOLDS,
     ROUNDS,
     AT_REST,

@@ -63,6 +63,7 @@ class Benchmark:
 
 
 GOALS: dict[str, Goal] = {
+    "usage_priced_s": Goal(value=60.0, at_least=False),
     "broker_fsync_floor_ratio": Goal(value=0.5, at_least=True),
     "ack_p99_floor_ratio": Goal(value=3.0, at_least=False),
     "replicate_tls_ratio": Goal(value=0.8, at_least=True),

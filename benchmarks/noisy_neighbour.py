@@ -5,7 +5,8 @@ the median of the ratios of these pairs. The service's work is judged, not that 
 stand in a session of the lowest priority, and a process for each processor that only spins stands in another, in peace
 as beside the load. So processors are never idle and never cold, and what clients use is taken from the spinning. The
 neighbour's own clients are the same in both. `spinning` is one more such process and no call: the measure's own noise.
-`rest_floor` are the clients of `rest` before a server that only refuses: what no service could do better.
+`rest_floor` are the clients of `rest` before a server that only refuses: what no service could do better. Of
+`rest_by_call` the tenant's limit is by number of calls alone.
 
 `KINDS=rest,storm` in the environment measures only these.
 """
@@ -54,14 +55,21 @@ QUOTA_BYTES_PER_S = 1 << 20
 """Of the hostile tenant, which tries to send tens of times that."""
 QUOTA_CALLS_PER_S = 20
 """Of REST, as the plan that is free; it calls as often as it is answered."""
+QUOTA_PROCESSOR_MS_PER_S = 100
+"""As the plan that is free."""
 TOPIC = "victim"
 _WARM_UP_S = 2.0
+FRESH_S = 5.0
+"""A changed limit counts within so long."""
 _END_S = 60.0
 _DELIVERED_S = 120.0
 FLOOR = "rest_floor"
 FLOODED = "rest"
 """The load whose clients it has."""
-KINDS = (*LOADS, FLOOR)
+BY_CALL = "rest_by_call"
+BESIDE = (FLOOR, BY_CALL)
+"""Clients of the same load, which are not judged."""
+KINDS = (*LOADS, *BESIDE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,14 @@ class House:
     hostile_topics: list[str]
     refusing_url: str
     """Of the server that refuses every call."""
+    hostile_tenant: str
+    operator: str
+
+    def allow_processor_time(self, ms_per_s: int) -> None:
+        """Of REST, to the hostile tenant; 0 = no limit."""
+        with RestClient(self.api_url, self.operator, tenant=self.hostile_tenant, timeout_s=_END_S) as rest:
+            rest.patch("/v1/quotas", {"rest_processor_ms_per_s": ms_per_s})
+        time.sleep(FRESH_S)
 
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic of the victim's, known to every broker on return."""
@@ -108,8 +124,12 @@ def noisy_neighbour(folder: Path) -> list[Measured]:
             flush=True,
         )
         for kind in kinds:
+            if kind == BY_CALL:
+                house.allow_processor_time(0)
             with _spinning(house):
                 rounds = [_round(house, kind) for _ in range(ROUNDS)]
+            if kind == BY_CALL:
+                house.allow_processor_time(QUOTA_PROCESSOR_MS_PER_S)
             slower[kind] = median([one.hurt.p99_ms / one.peace.p99_ms for one in rounds])
             kept[kind] = median([one.hurt.rate / one.peace.rate for one in rounds])
             beside |= {
@@ -118,7 +138,7 @@ def noisy_neighbour(folder: Path) -> list[Measured]:
                 f"{kind}_peace_ms": median([one.peace.p99_ms for one in rounds]),
             }
             print(_line(kind, rounds, slower[kind], kept[kind]), file=sys.stderr, flush=True)
-    judged = [kind for kind in kinds if kind != FLOOR] or kinds
+    judged = [kind for kind in kinds if kind not in BESIDE] or kinds
     return [
         Measured(
             name="noisy_neighbour",
@@ -169,7 +189,7 @@ def _service(folder: Path) -> Iterator[House]:
         service_processes.stop(service.service, [RUNNER], _END_S)
         operator = service.service.operator_token_file.read_text(encoding="ascii").strip()
         bootstrap = [broker.client_address for broker in up.cluster.spec.brokers]
-        key, topics = _hostile_tenant(up.spec.api_url, operator, bootstrap)
+        tenant, key, topics = _hostile_tenant(up.spec.api_url, operator, bootstrap)
         yield House(
             bootstrap=bootstrap,
             api_url=up.spec.api_url,
@@ -177,6 +197,8 @@ def _service(folder: Path) -> Iterator[House]:
             hostile_key=key,
             hostile_topics=topics,
             refusing_url=f"http://127.0.0.1:{port}",
+            hostile_tenant=tenant,
+            operator=operator,
         )
     finally:
         refusing.kill()
@@ -237,7 +259,8 @@ def _spinning(house: House) -> Iterator[None]:
 
 
 def _hostile(house: House, kind: str) -> subprocess.Popen[bytes]:
-    load, api_url = (FLOODED, house.refusing_url) if kind == FLOOR else (kind, house.api_url)
+    load = FLOODED if kind in BESIDE else kind
+    api_url = house.refusing_url if kind == FLOOR else house.api_url
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "benchmarks.hostile", load),
@@ -275,8 +298,8 @@ def _processor_s() -> dict[str, float]:
     return spent | {"neighbour": own}
 
 
-def _hostile_tenant(api_url: str, operator: str, bootstrap: list[str]) -> tuple[str, list[str]]:
-    """Its key and topics; the first has old messages in partition 0."""
+def _hostile_tenant(api_url: str, operator: str, bootstrap: list[str]) -> tuple[str, str, list[str]]:
+    """Its id, key and topics; the first has old messages in partition 0."""
     account = {"email": "hostile@bench.example", "password": "a horse, a battery", "tenant": "hostile"}
     with RestClient(api_url, timeout_s=_END_S) as rest:
         made = rest.post("/v1/sign-up", account)
@@ -292,8 +315,9 @@ def _hostile_tenant(api_url: str, operator: str, bootstrap: list[str]) -> tuple[
             admin.wait_for_key(key)
         run(_fill(bootstrap, key.api_key, names[0]))
         quota = {"produce_bytes_per_s": QUOTA_BYTES_PER_S, "rest_calls_per_s": QUOTA_CALLS_PER_S}
+        quota["rest_processor_ms_per_s"] = QUOTA_PROCESSOR_MS_PER_S
         rest.patch("/v1/quotas", quota)
-    return key.api_key, names
+    return made["tenant"]["id"], key.api_key, names
 
 
 async def _fill(bootstrap: list[str], api_key: str, topic: str) -> None:

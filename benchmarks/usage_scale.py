@@ -93,11 +93,12 @@ class Month:
     def _write(self, records: list[bytes]) -> None:
         count, first = len(records), self._offset - len(records)
         made = pa.array([_START_MS] * count, pa.int64())
+        read_on = (_START_MS + self._turn * self._step_ms) // DAY_MS
         table = pa.table(
             {
                 "src_partition": pa.array([0] * count, pa.int32()),
                 "src_offset": pa.array(range(first, first + count), pa.int64()),
-                "ingest_date": pa.array([_START_MS // DAY_MS] * count, pa.int32()).cast(pa.date32()),
+                "ingest_date": pa.array([read_on] * count, pa.int32()).cast(pa.date32()),
                 "broker_id": pa.array([1] * count, pa.int32()),
                 "boot_id": pa.array(["boot-1"] * count),
                 "sequence": pa.array(range(first + 1, first + count + 1), pa.int64()),

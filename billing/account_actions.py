@@ -6,11 +6,12 @@ Two currencies in one tenant would need an exchange somewhere: for its prepaid c
 from datetime import datetime
 
 from django.db import transaction
+from django.utils import timezone
 
 from billing.account_models import BillingAccount
 from billing.models import BillingEntry, PriceBook, TenantTerms
 from control_plane.audit import actions as audit
-from control_plane.audit.actor import Actor
+from control_plane.audit.actor import Actor, ActorKind
 from penstock.contract.errors import AlreadyExists, InvalidRequest
 from penstock.rules.currencies import minor_digits
 from tenants.models import Tenant
@@ -42,6 +43,23 @@ def currency_of(tenant: Tenant) -> str | None:
 def default_currency() -> str | None:
     """Of the service's oldest book; None while there is none."""
     return PriceBook.objects.order_by("pk").values_list("currency", flat=True).first()
+
+
+def currencies_offered(now: datetime) -> list[str]:
+    """What a new tenant can be invoiced in: the currencies with a book in effect, the default one first."""
+    first = default_currency()
+    books = PriceBook.objects.filter(effective_from__lte=now).order_by("currency")
+    found = list(books.values_list("currency", flat=True).distinct())
+    return sorted(found, key=lambda one: (one != first, one))
+
+
+def open_for_newcomer(tenant: Tenant, owner: str, request_id: str, source: str, currency: str) -> None:
+    """The currency that a person chose as they signed up; empty: the default one, which is fixed later. Part of the
+    transaction that makes the tenant. Raises `InvalidRequest`.
+    """
+    if currency:
+        actor = Actor(kind=ActorKind.PERSON, id=owner, request_id=request_id, source=source)
+        open_account(actor, tenant, currency=currency, now=timezone.now())
 
 
 def open_account(actor: Actor, tenant: Tenant, *, currency: str, now: datetime) -> BillingAccount:

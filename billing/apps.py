@@ -15,6 +15,7 @@ class BillingConfig(AppConfig):
             coupon_models,
             metrics,
             service_level_models,
+            tax_models,
             unit_cost_models,
         )
         from billing.cut_delivery import KIND_CUT, CutDeliverer

@@ -20,6 +20,7 @@ from billing.cost_tags import PRINCIPAL, TOPIC, is_tag_key, principals_by_number
 from billing.models import CutUsage, Invoice, MeasuredDay, UsageDay
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.allocation import MILLION, rate_micro
+from penstock.rules.meters import LEADERLESS
 from tenants.models import Tenant
 
 DIMENSIONS = ("day", "month", "topic", "principal", "group", "meter")
@@ -387,7 +388,7 @@ class _Reading:
     # -- what the database says ---------------------------------------------------------------------------
 
     def _usage(self) -> QuerySet[UsageDay]:
-        return UsageDay.objects.filter(tenant=self._tenant)
+        return UsageDay.objects.filter(tenant=self._tenant).exclude(meter=LEADERLESS)
 
     def _cut_rows(self, cuts: Sequence[int] | None = None) -> QuerySet[CutUsage]:
         """What invoices bill by offsets. What a loss took back is on credit notes."""

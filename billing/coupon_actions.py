@@ -107,10 +107,12 @@ def end_coupon(actor: Actor, code: str, now: datetime) -> Coupon:
 
 
 def redeem(actor: Actor, tenant: Tenant, code: str, now: datetime) -> documents.Discount:
-    """The discount that the tenant's next periods have. Raises `InvalidRequest`, and `AlreadyExists` when the tenant
-    has redeemed this coupon before.
+    """The discount that the tenant's next periods have. Raises `InvalidRequest`, for a closed tenant too, and
+    `AlreadyExists` when the tenant has redeemed this coupon before.
     """
     with transaction.atomic(), terms_actions.locked(tenant) as own:
+        if own.tenant.closed_at is not None:
+            raise InvalidRequest(f"tenant: {own.tenant.name} is closed, so it has no next period to lower")
         # The tenant's row first, as everything does that locks both.
         row = Coupon.objects.select_for_update(no_key=True).filter(code=code).first()
         if row is None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from billing import chain_actions, document_building, price_actions, queries
+from billing import chain_actions, document_building, price_actions, queries, tax_actions
 from billing.completeness import PartitionRef, Usage
 from billing.credits import BilledPart, CreditedPart, allocate
 from billing.models import BillingEntry, CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
@@ -147,6 +147,9 @@ def _credited(
                 amounts,
                 billed,
                 lost,
+                None
+                if issued.tax_statement is UNSET
+                else tax_actions.stated(issued.tax_statement, issued.currency),
             )
     return rating.credit(book, billed, lost)
 

@@ -51,9 +51,11 @@ def invoice_document(
     previous: documents.Predecessor | None,
     waived: Collection[PartitionRef],
     measured: Sequence[DueDay] | None,
+    statement: documents.TaxStatement | None,
 ) -> documents.InvoiceDocument:
     """The invoice as it is issued, of format 2 with `charged`. `previous`: the tenant's previous one, if documented;
-    `measured`: what is due by meters that count no offsets, None where the book has none.
+    `measured`: what is due by meters that count no offsets, None where the book has none; `statement`: of its tax,
+    where that is stated.
     """
     cut = invoice.cut
     start_ms, end_ms = time_ms(cut.period_start), time_ms(cut.period_end)
@@ -74,6 +76,7 @@ def invoice_document(
             )
             for one in measured
         ),
+        tax_statement=UNSET if statement is None else statement,
         kind="invoice",
         id=invoice.public_id,
         number=invoice.number,

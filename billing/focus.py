@@ -8,8 +8,6 @@ minimum are purchases, discounts and credit are credits, and a credit note's row
 Columns of Penstock's own begin with `x_`. An empty cell is null. Times are UTC, periods half open.
 """
 
-import csv
-import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +21,7 @@ from msgspec import UNSET
 from penstock.contract import documents
 from penstock.contract.invariant import invariant
 from penstock.rules import meters
+from penstock.rules.csv_lines import csv_line
 from penstock.rules.rating import MICRO, PICO, Model, PriceBook
 
 VERSION = "1.2"
@@ -37,6 +36,11 @@ COLUMNS = (
     "x_InvoiceNumber", "x_PriceBookHash",
 )  # fmt: skip
 """In the order of the file."""
+_DECIMALS = frozenset(
+    position
+    for position, column in enumerate(COLUMNS)
+    if column.endswith(("Cost", "Quantity", "UnitPrice")) or column == "x_InvoiceNumber"
+)
 PLACES = 18
 """Of a quantity or a cost that has no end."""
 COUNTED = {"messages_in": "messages", "bytes_in": "bytes"}
@@ -85,10 +89,10 @@ class _Slice:
 
 
 def as_csv(rows: Iterable[Row]) -> Iterator[str]:
-    """The header, then a line each."""
-    yield _written(COLUMNS)
+    """The header, then a line each. A text that a spreadsheet would take as a formula begins with an apostrophe."""
+    yield csv_line(COLUMNS)
     for row in rows:
-        yield _written([row.get(column, "") for column in COLUMNS])
+        yield csv_line([row.get(column, "") for column in COLUMNS], numbers=_DECIMALS)
 
 
 def invoice_rows(document: documents.InvoiceDocument, book: PriceBook, parties: Parties) -> Iterator[Row]:
@@ -117,9 +121,7 @@ def credit_note_rows(
 ) -> Iterator[Row]:
     """A credit note's rows, corrections of the invoice's period; their BilledCost is its total, negative."""
     issued = datetime.fromtimestamp(note.issued_at_ms / 1_000, UTC)
-    first = issued.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    after = (first + timedelta(days=31)).replace(day=1)
-    common = _common(note, parties, (_ms(first), _ms(after))) | {
+    common = _common(note, parties, _month(issued)) | {
         "ChargeClass": "Correction",
         "ChargePeriodStart": _time(invoice.period_start_ms),
         "ChargePeriodEnd": _time(invoice.period_end_ms),
@@ -144,6 +146,40 @@ def credit_note_rows(
             "ChargeFrequency": "Recurring" if change.kind in ("fee", "minimum") else "One-Time",
             "ChargeDescription": f"Change of the {change.kind}{named} after a loss",
         }  # fmt: skip
+
+
+def taken_back(row: Row, at: datetime) -> Row:
+    """The row's correction, since its invoice was made void then: what was sent before stands, and this takes it back,
+    as FOCUS has it for a charge of an earlier period.
+    """
+    first, after = _month(at)
+    return row | {name: _negative(row.get(name, "")) for name in _TAKEN_BACK} | {
+        "BillingPeriodStart": _time(first),
+        "BillingPeriodEnd": _time(after),
+        "ChargeClass": "Correction",
+        "ChargeDescription": f"Taken back: {row['ChargeDescription']}",
+        "x_CorrectedInvoiceId": row["InvoiceId"],
+    }  # fmt: skip
+
+
+_TAKEN_BACK = (
+    "BilledCost",
+    "EffectiveCost",
+    "ListCost",
+    "ContractedCost",
+    "ConsumedQuantity",
+    "PricingQuantity",
+)
+
+
+def _negative(decimal: str) -> str:
+    return decimal if decimal in ("", "0") else decimal[1:] if decimal.startswith("-") else f"-{decimal}"
+
+
+def _month(at: datetime) -> tuple[int, int]:
+    """[begin, end) of the UTC month in ms."""
+    first = at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return _ms(first), _ms((first + timedelta(days=31)).replace(day=1))
 
 
 _CATEGORIES = {
@@ -394,9 +430,3 @@ def _time(ms: int) -> str:
 
 def _ms(moment: datetime) -> int:
     return int(moment.timestamp()) * 1_000
-
-
-def _written(cells: Iterable[str]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow(cells)
-    return out.getvalue()

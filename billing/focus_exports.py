@@ -1,12 +1,13 @@
 """What a tenant was billed and credited, as rows of FOCUS: read from the documents of its billing chain."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
-from billing import focus, queries
+from billing import focus, queries, voids
 from billing.models import BillingEntry, CreditNote, PriceBook
 from penstock.contract import documents
 from penstock.rules.rating import PriceBook as Book
@@ -21,13 +22,10 @@ def rows(
     """Of the documents that were issued from `first` on and before `end`, in the order of the chain; with `invoice` of
     that one and its credit notes. Raises `NotFound` for an invoice that the tenant does not have.
 
-    Drafts have no rows, and neither have invoices from before there were documents.
+    Drafts have no rows, and neither have invoices from before there were documents. What was taken back has its rows
+    once more at that time, as corrections: with those it adds up to nothing.
     """
     entries = BillingEntry.objects.filter(tenant=tenant, kind__in=_ISSUED)
-    if first is not None:
-        entries = entries.filter(at__gte=first)
-    if end is not None:
-        entries = entries.filter(at__lt=end)
     if invoice is not None:
         row = queries.invoice(tenant, invoice)
         notes = CreditNote.objects.filter(invoice=row).values("public_id")
@@ -36,23 +34,56 @@ def rows(
             | Q(kind=BillingEntry.Kind.CREDIT_NOTE, object_id__in=notes)
         )
     parties = focus.Parties(tenant=tenant.public_id, name=tenant.name, issuer=issuer)
-    return _rows(list(entries.order_by("sequence").values_list("pk", flat=True)), parties)
+    due = [
+        one
+        for one in _due(tenant, entries)
+        if (first is None or one.at >= first) and (end is None or one.at < end)
+    ]
+    return _rows(sorted(due, key=lambda one: (one.at, one.sequence)), parties)
 
 
-def _rows(entries: list[int], parties: focus.Parties) -> Iterator[focus.Row]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Due:
+    """Rows of a document at a time: when it was issued, or when it was taken back."""
+
+    at: datetime
+    sequence: int
+    entry: int
+    is_void: bool
+
+
+def _due(tenant: Tenant, entries: QuerySet[BillingEntry]) -> Iterator[_Due]:
+    void = voids.voids_of(tenant)
+    notes = CreditNote.objects.filter(invoice__public_id__in=void)
+    void_by_note = {note: void[of] for note, of in notes.values_list("public_id", "invoice__public_id")}
+    for pk, sequence, at, name in entries.values_list("pk", "sequence", "at", "object_id").order_by(
+        "sequence"
+    ):
+        yield _Due(at=at, sequence=sequence, entry=pk, is_void=False)
+        void_at = void.get(name) or void_by_note.get(name)
+        if void_at is not None:
+            # A credit note that came after it changes nothing either.
+            yield _Due(at=max(at, void_at), sequence=sequence, entry=pk, is_void=True)
+
+
+def _rows(due: list[_Due], parties: focus.Parties) -> Iterator[focus.Row]:
     # A document may be megabytes: one at a time.
-    for pk in entries:
-        entry = BillingEntry.objects.get(pk=pk)
-        if entry.kind == BillingEntry.Kind.INVOICE:
-            invoice = documents.read_document(entry.document, documents.InvoiceDocument, "invoice")
-            yield from focus.invoice_rows(invoice, _book(invoice.price_book_sha256), parties)
-        else:
-            note = documents.read_document(entry.document, documents.CreditNoteDocument, "credit note")
-            credited = BillingEntry.objects.get(
-                tenant=entry.tenant_id, kind=BillingEntry.Kind.INVOICE, object_id=note.invoice.id
-            )
-            invoice = documents.read_document(credited.document, documents.InvoiceDocument, "invoice")
-            yield from focus.credit_note_rows(note, invoice, parties)
+    for one in due:
+        rows = _document_rows(BillingEntry.objects.get(pk=one.entry), parties)
+        yield from (focus.taken_back(row, one.at) for row in rows) if one.is_void else rows
+
+
+def _document_rows(entry: BillingEntry, parties: focus.Parties) -> Iterator[focus.Row]:
+    if entry.kind == BillingEntry.Kind.INVOICE:
+        invoice = documents.read_document(entry.document, documents.InvoiceDocument, "invoice")
+        yield from focus.invoice_rows(invoice, _book(invoice.price_book_sha256), parties)
+        return
+    note = documents.read_document(entry.document, documents.CreditNoteDocument, "credit note")
+    credited = BillingEntry.objects.get(
+        tenant=entry.tenant_id, kind=BillingEntry.Kind.INVOICE, object_id=note.invoice.id
+    )
+    invoice = documents.read_document(credited.document, documents.InvoiceDocument, "invoice")
+    yield from focus.credit_note_rows(note, invoice, parties)
 
 
 @cache

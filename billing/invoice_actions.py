@@ -1,9 +1,11 @@
 """Finalizes drafts: issues the invoice of a cut when its completeness check finds no gap."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
+from django.utils import timezone
 from msgspec import UNSET
 
 from billing import (
@@ -14,14 +16,16 @@ from billing import (
     measured,
     price_actions,
     queries,
+    tax_actions,
 )
 from billing.completeness import Coverage, PartitionRef, Usage, billable_quantities, find_gaps, reversals
 from billing.models import BillingEntry, Cut, Invoice, InvoiceLine, MeasuredDay
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
-from penstock.contract.documents import Predecessor, PricesDocument, plain
+from penstock.contract.documents import Predecessor, PricesDocument, TaxStatement, plain
 from penstock.contract.invariant import invariant
 from penstock.rules import charges, rating
+from penstock.rules.stated_tax import taxed_lines
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
@@ -82,17 +86,25 @@ def finalize(cut: str) -> Invoice:
                 invoice.gaps = gaps[:_GAPS_MAX]
                 invoice.save(update_fields=["gaps"])
             return invoice
-        price_actions.begin_chain(tenant)
-        at = chain_actions.next_moment(tenant)
-        credit_actions.issue_credit_notes(BILLING, row, plan, at)
-        _issue(
-            invoice,
-            row,
-            None if previous is None else previous.invoice,
-            billable_quantities(usage, waived),
-            waived,
-            at,
-        )
+        try:
+            # Nothing of it stays while the tax is not known: a credit note comes with its invoice.
+            with transaction.atomic():
+                price_actions.begin_chain(tenant)
+                at = chain_actions.next_moment(tenant)
+                credit_actions.issue_credit_notes(BILLING, row, plan, at)
+                _issue(
+                    invoice,
+                    row,
+                    None if previous is None else previous.invoice,
+                    billable_quantities(usage, waived),
+                    waived,
+                    at,
+                )
+        except tax_actions.TaxNotStatedError as lacking:
+            if lacking.ask is not None:
+                tax_actions.ask(invoice, lacking.ask, timezone.now())
+            Invoice.objects.filter(pk=invoice.pk).update(gaps=[lacking.gap])
+            return Invoice.objects.select_related("cut", "tenant", "price_book").get(pk=invoice.pk)
         return invoice
 
 
@@ -145,12 +157,14 @@ def _issue(
     document = None
     total_micro = rated.total_micro
     if prices is not None:
+        charged = _charged(invoice, cut, book, prices, rated, at)
         issued = document_building.invoice_document(
             invoice,
             issued_at=at,
             book=book,
             rated=rated,
-            charged=_charged(invoice, cut, book, prices, rated),
+            charged=None if charged is None else charged.charged,
+            statement=None if charged is None else charged.statement,
             prices=prices,
             previous=_predecessor(previous),
             waived=waived,
@@ -202,20 +216,37 @@ def _measured_days(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Charged:
+    """`statement`: the one that the tax stands on."""
+
+    charged: charges.Charged
+    statement: TaxStatement | None
+
+
 def _charged(
-    invoice: Invoice, cut: Cut, book: rating.PriceBook, prices: PricesDocument, rated: rating.Rated
-) -> charges.Charged | None:
-    """The charges of an invoice whose prices have format 2."""
+    invoice: Invoice,
+    cut: Cut,
+    book: rating.PriceBook,
+    prices: PricesDocument,
+    rated: rating.Rated,
+    at: datetime,
+) -> _Charged | None:
+    """The charges of an invoice whose prices have format 2. Raises `TaxNotStatedError`."""
     if prices.terms is UNSET:
         return None
     credit = credit_queries.standing(invoice.tenant, prices.terms, cut.period_start)
-    return charges.charge(
-        book,
-        credit.terms,
-        {line.meter: line.amount_micro for line in rated.lines},
-        (time_ms(cut.period_start), time_ms(cut.period_end)),
-        credit.rests,
-    )
+    amounts = {line.meter: line.amount_micro for line in rated.lines}
+    period_ms = (time_ms(cut.period_start), time_ms(cut.period_end))
+    charged = charges.charge(book, credit.terms, amounts, period_ms, credit.rests)
+    if prices.terms.tax_stated_by is UNSET:
+        return _Charged(charged=charged, statement=None)
+    lines = taxed_lines(book, amounts, charged)
+    statement = tax_actions.statement_for(invoice, book.currency, lines, at)
+    if statement is not None:
+        stated = tax_actions.stated(statement, book.currency)
+        charged = charges.charge(book, credit.terms, amounts, period_ms, credit.rests, stated)
+    return _Charged(charged=charged, statement=statement)
 
 
 def _predecessor(invoice: Invoice | None) -> Predecessor | None:

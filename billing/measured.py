@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Any
 
 from django.db.models import Exists, F, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
@@ -22,6 +23,8 @@ LATE_DAYS = 62
 """Before a period: what comes even later is not billed."""
 LINE_MAX = 2**63 - 1
 """Of a meter on one invoice. What exceeds it is due with the next one."""
+_APART_MAX = 500
+"""Topics that are looked at one by one."""
 _KEYS = ("meter", "topic", "topic_id", "day")
 _Key = tuple[str, str, str, date]
 
@@ -42,9 +45,16 @@ def measured_meters(book: PriceBook) -> list[str]:
     return sorted(MEASURED & {price.meter for price in book.meters})
 
 
-def due_days(tenant: Tenant, meters: Collection[str], begins: datetime, end: date) -> list[DueDay]:
+def due_days(
+    tenant: Tenant,
+    meters: Collection[str],
+    begins: datetime,
+    end: date,
+    *,
+    topics: Collection[str] | None = None,
+) -> list[DueDay]:
     """What is on no invoice yet of days before `end`: of a period that began at `begins`, and of earlier ones in which
-    the meter was billed. By meter, topic, topic id and day.
+    the meter was billed. By meter, topic, topic id and day. `topics`: of these topic ids alone.
     """
     if not meters:
         return []
@@ -60,6 +70,8 @@ def due_days(tenant: Tenant, meters: Collection[str], begins: datetime, end: dat
         priced[meter].append((start.date(), until.date()))
     days = UsageDay.objects.filter(tenant=tenant, meter__in=meters, day__lt=end)
     rows = MeasuredDay.objects.filter(tenant=tenant, meter__in=meters, day__lt=end)
+    if topics is not None:
+        days, rows = days.filter(topic_id__in=topics), rows.filter(topic_id__in=topics)
     billed, quantities = _known(
         days, rows, since, min(start for spans in priced.values() for start, _ in spans)
     )
@@ -87,6 +99,52 @@ def due_days(tenant: Tenant, meters: Collection[str], begins: datetime, end: dat
     return due
 
 
+def due_sums(tenant: Tenant, meters: Collection[str], begins: datetime, end: date) -> dict[str, int]:
+    """`sums` of `due_days`, for a page: the database sums up the days from `begins` on, and rows are read of those
+    topics alone of which earlier days were billed otherwise than they were used.
+    """
+    if not meters:
+        return {}
+    first = begins.date()
+    days = UsageDay.objects.filter(tenant=tenant, meter__in=meters)
+    rows = MeasuredDay.objects.filter(tenant=tenant, meter__in=meters, day__lt=end)
+    same = {name: OuterRef(name) for name in ("tenant", *_KEYS)}
+    apart = set(
+        _differing(rows.filter(day__lt=first))
+        .values_list("topic_id")
+        .union(
+            rows.filter(day__gte=first).values_list("topic_id"),
+            days.filter(day__lt=first, day__gte=first - timedelta(days=LATE_DAYS))
+            .exclude(Exists(MeasuredDay.objects.filter(**same)))
+            .values_list("topic_id"),
+        )[: _APART_MAX + 1]
+    )
+    if len(apart) > _APART_MAX:
+        return sums(due_days(tenant, meters, begins, end))
+    topics = [topic for (topic,) in apart]
+    found: dict[str, int] = defaultdict(int)
+    if topics:
+        found |= sums(due_days(tenant, meters, begins, end, topics=topics))
+    waived = PartitionWaiver.objects.filter(tenant=tenant).values("topic_id")
+    others = (
+        days.filter(day__gte=first, day__lt=end).exclude(topic_id__in=topics).exclude(topic_id__in=waived)
+    )
+    for meter, total in others.values_list("meter").annotate(total=Sum("quantity")).order_by("meter"):
+        found[meter] = min(LINE_MAX, found[meter] + total)
+    return {meter: quantity for meter, quantity in found.items() if quantity}
+
+
+def _differing(rows: QuerySet[MeasuredDay]) -> Any:
+    """A query set: by key what was billed as `total` and what was used as `found`, where the two differ."""
+    same = {name: OuterRef(name) for name in ("tenant", *_KEYS)}
+    found_of = UsageDay.objects.filter(**same).values("quantity")[:1]
+    return (
+        rows.values(*_KEYS)
+        .annotate(total=Sum("quantity"), found=Coalesce(Subquery(found_of), 0))
+        .exclude(total=F("found"))
+    )
+
+
 def _known(
     days: QuerySet[UsageDay], rows: QuerySet[MeasuredDay], since: date, priced_from: date
 ) -> tuple[dict[_Key, int], dict[_Key, int]]:
@@ -94,11 +152,7 @@ def _known(
     however long ago that is.
     """
     same = {name: OuterRef(name) for name in ("tenant", *_KEYS)}
-    found_of = UsageDay.objects.filter(**same).values("quantity")[:1]
-    old = rows.filter(day__lt=since).values(*_KEYS)
-    differing = old.annotate(total=Sum("quantity"), found=Coalesce(Subquery(found_of), 0)).exclude(
-        total=F("found")
-    )
+    differing = _differing(rows.filter(day__lt=since))
     billed: dict[_Key, int] = {}
     counted: dict[_Key, int] = {}
     for meter, topic, topic_id, day, total, found in differing.values_list(*_KEYS, "total", "found").order_by(

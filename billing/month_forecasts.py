@@ -19,7 +19,7 @@ from billing.models import UsageDay
 from billing.running_costs import running_begins, running_credit
 from penstock.contract.errors import NotFound
 from penstock.rules import charges, rating
-from penstock.rules.meters import BY_ZONE
+from penstock.rules.meters import BY_ZONE, in_order
 from penstock.rules.timestamps import DAY_MS, time_ms
 from tenants.models import Tenant
 
@@ -34,7 +34,11 @@ _TOPIC_DAYS = 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterForecast:
-    """One meter in the running period. `so_far` is counted, `total` has the rest of the period, too."""
+    """One meter in the running period. `so_far` is counted, `total` has the rest of the period, too.
+
+    Of the day in which the last period was closed a meter without a price is on no invoice, so what of it came after
+    that is not known: it is taken to be the same part as of the messages.
+    """
 
     meter: str
     so_far: int
@@ -149,13 +153,15 @@ def month_forecast(tenant: Tenant, now: datetime) -> MonthForecast:
     days = _days(tenant, min(first, begins.date()), today)
     history_from = _history_from(tenant, days, first)
     passed_ms = time_ms(now) % DAY_MS
+    priced = _priced_meters(tenant)
     meters = []
-    for meter in sorted({name for row in days.values() for name in row}):
+    for meter in in_order({name for row in days.values() for name in row}):
         history = [
             days.get(history_from + timedelta(days=at), {}).get(meter, (0, 0))[0]
             for at in range((today - history_from).days)
         ]
-        so_far = sum(row.get(meter, (0, 0))[1] for day, row in days.items() if day >= begins.date())
+        so_far = sum(row.get(meter, (0, 0))[1] for day, row in days.items() if day > begins.date())
+        so_far += _of_first_day(days.get(begins.date(), {}), meter, whole=meter in priced)
         coming = forecasting.forecast(
             history,
             today=today,
@@ -221,6 +227,21 @@ def tenant_anomalies(
         reason = _reason(one, meter, topics, _size_text(rows.get(day, {}), usual, meter))
         named.append(TenantAnomaly(meter=meter, found=one, topics=topics, reason=reason))
     return named
+
+
+def _priced_meters(tenant: Tenant) -> set[str]:
+    """Of the running period: invoices bill them."""
+    row = price_actions.running_prices_of(tenant)
+    return set() if row is None else {price.meter for price in rating.PriceBook.read(row.document).meters}
+
+
+def _of_first_day(day: Mapping[str, tuple[int, int]], meter: str, *, whole: bool) -> int:
+    """What of the running period's first day is of that period. `whole`: its invoices tell."""
+    quantity, left = day.get(meter, (0, 0))
+    messages, messages_left = day.get("messages_in", (0, 0))
+    if whole or left < quantity or not messages:
+        return left
+    return quantity * messages_left // messages
 
 
 _Days = dict[date, dict[str, tuple[int, int]]]

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from billing import price_actions
+from billing import price_actions, tax_actions
 from billing.models import BillingEntry, Invoice
 from penstock.contract import documents
 from penstock.contract.errors import NotFound
@@ -101,8 +101,9 @@ def last_periods(
         by = rating.PriceBook.read(invoice.price_book.document) if book is None else book
         period_ms = (time_ms(invoice.cut.period_start), time_ms(invoice.cut.period_end))
         if terms is None or rests is None:
-            had, left = _own_terms(invoice)
+            had, left, stated = _own_terms(invoice)
         else:
+            stated = None
             had, left = _as_of(terms, time_ms(now), period_ms[0]), rests
             left = {
                 grant.id: 0 if charges.is_expired(grant, period_ms[0]) else left[grant.id]
@@ -110,7 +111,7 @@ def last_periods(
             }
         rated = rating.rate(by, {line.meter: line.quantity for line in invoice.lines.all()})
         amounts = {line.meter: line.amount_micro for line in rated.lines}
-        charged = charges.charge(by, had, amounts, period_ms, left)
+        charged = charges.charge(by, had, amounts, period_ms, left, stated)
         if rests is not None:
             rests = rests | {one.grant: one.before_micro - one.used_micro for one in charged.balances}
         found.append(Preview(invoice=invoice, book=by, rated=rated, charged=charged))
@@ -122,8 +123,12 @@ def last_period(tenant: Tenant, book: rating.PriceBook, now: datetime) -> Previe
     return last_periods(tenant, book=book, now=now)[-1]
 
 
-def _own_terms(invoice: Invoice) -> tuple[documents.Terms, Mapping[str, int]]:
-    """The terms by which it was charged, and what was left of each grant."""
+def _own_terms(
+    invoice: Invoice,
+) -> tuple[documents.Terms, Mapping[str, int], charges.StatedTax | None]:
+    """The terms by which it was charged, what was left of each grant, and the tax that was stated: what costs more or
+    less is taxed in proportion.
+    """
     entry = BillingEntry.objects.filter(
         tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
     ).first()
@@ -131,8 +136,13 @@ def _own_terms(invoice: Invoice) -> tuple[documents.Terms, Mapping[str, int]]:
         issued = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
         terms = price_actions.charged_terms(invoice.tenant, invoice.cut.period_start, issued)
         if issued.balances is not UNSET and terms is not None:
-            return terms, {one.grant: one.before_micro for one in issued.balances}
-    return documents.NO_TERMS, {}
+            statement = issued.tax_statement
+            return (
+                terms,
+                {one.grant: one.before_micro for one in issued.balances},
+                None if statement is UNSET else tax_actions.stated(statement, issued.currency),
+            )
+    return documents.NO_TERMS, {}, None
 
 
 def _as_of(terms: documents.Terms, now_ms: int, period_start_ms: int) -> documents.Terms:

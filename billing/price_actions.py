@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from msgspec import UNSET
 
-from billing import account_actions, chain_actions, document_building
+from billing import account_actions, chain_actions, document_building, tax_actions
 from billing.models import BillingEntry, Cut, Invoice, PriceBook, TenantTerms, new_prices_id
 from control_plane import config
 from control_plane.audit import actions as audit
@@ -192,7 +192,9 @@ def begin_chain(tenant: Tenant) -> None:
     running = tenant_begins(tenant) if last is None else last.period_end
     # Without a book that was in effect then: the oldest book.
     assigned.append((running, _first_book(tenant, running)))
-    _assign(tenant, assigned[0][1], tenant_begins(tenant))
+    # No period that has ended, or that ran before there were chains, is taxed otherwise than it was.
+    terms = tax_actions.by_configuration(documents.NO_TERMS) if last is None else documents.NO_TERMS
+    _assign(tenant, assigned[0][1], tenant_begins(tenant), terms)
     for (_, before), (begins, book) in pairwise(assigned):
         if book != before:
             _assign(tenant, book, begins)
@@ -209,18 +211,14 @@ def _first_book(tenant: Tenant, begins: datetime) -> PriceBook:
     return found
 
 
-def is_a_chain_missing() -> bool:
-    """Whether a tenant has no prices yet."""
-    return _without_chain().exists()
-
-
-def _without_chain() -> QuerySet[Tenant]:
+def without_chain() -> QuerySet[Tenant]:
+    """Tenants that have no prices yet."""
     return Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(billing_entries=None)
 
 
 def begin_chains(limit: int) -> int:
     """Assign first prices to tenants that have none. Returns the number of tenants."""
-    ids = list(_without_chain().order_by("pk").values_list("pk", flat=True)[:limit])
+    ids = list(without_chain().order_by("pk").values_list("pk", flat=True)[:limit])
     for pk in ids:
         with transaction.atomic():
             begin_chain(Tenant.objects.select_for_update(no_key=True).get(pk=pk))
@@ -235,7 +233,7 @@ def prices_from(tenant: Tenant, begins: datetime) -> None:
     before = documents.read_document(newest.document, documents.PricesDocument, newest.object_id)
     own = terms_at(tenant, begins)
     book = own.price_book if own is not None and own.price_book is not None else book_for(tenant, begins)
-    terms = documents.NO_TERMS if own is None else terms_from(own, begins)
+    terms = tax_actions.by_configuration(documents.NO_TERMS if own is None else terms_from(own, begins))
     if book is None:
         return
     had = documents.NO_TERMS if before.terms is UNSET else before.terms

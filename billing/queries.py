@@ -27,9 +27,11 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
-from penstock.contract.documents import InvoiceDocument, read_document
+from billing.voids import with_void
+from penstock.contract.documents import InvoiceDocument, TaxStatement, read_document
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules.meters import LEADERLESS
 from penstock.rules.timestamps import moment_of
 from penstock.verification.measured_check import asks_for_earlier
 from tenants.models import Tenant
@@ -129,7 +131,7 @@ def _usage_rows(
     tenant: Tenant, first: date | None, end: date | None
 ) -> tuple[QuerySet[UsageDay], QuerySet[CutUsage]]:
     """The usage of days [first, end), and the part of it on issued invoices."""
-    shown = UsageDay.objects.filter(tenant=tenant)
+    shown = UsageDay.objects.filter(tenant=tenant).exclude(meter=LEADERLESS)
     invoiced = CutUsage.objects.filter(tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
     for waiver in PartitionWaiver.objects.filter(tenant=tenant).select_related("from_cut"):
         invoiced = invoiced.exclude(
@@ -184,10 +186,10 @@ def ratio_text(part: int, whole: int) -> str | None:
 
 
 def invoices(tenant: Tenant) -> QuerySet[Invoice]:
-    """The tenant's invoices with their lines and credit notes."""
+    """The tenant's invoices with their lines and credit notes, and when one was taken back."""
     lines = Prefetch("lines", queryset=InvoiceLine.objects.order_by("position"))
     return (
-        Invoice.objects.filter(tenant=tenant)
+        with_void(Invoice.objects.filter(tenant=tenant))
         .select_related("tenant", "cut", "price_book")
         .prefetch_related(lines, Prefetch("credit_notes", queryset=CreditNote.objects.order_by("number")))
     )
@@ -262,6 +264,19 @@ def evidence(invoice: Invoice) -> dict[str, Any]:
         "document": None if entry is None else entry.document,
         "document_sha256": None if entry is None else entry.document_sha256,
     }
+
+
+def tax_statement(invoice: Invoice) -> TaxStatement | None:
+    """What an issued invoice's tax was stated by."""
+    # Not the whole document: that of a large invoice is megabytes.
+    found = (
+        BillingEntry.objects.filter(
+            tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+        )
+        .values_list("document__tax_statement", flat=True)
+        .first()
+    )
+    return None if found is None else read_document(found, TaxStatement, "statement")
 
 
 def invoices_to_compare(invoice: Invoice, *, lost: bool = True) -> QuerySet[Invoice]:
@@ -372,8 +387,12 @@ def undelivered_up_to(cut: Cut) -> list[str]:
 
 def cuts_to_finalize(limit: int) -> list[str]:
     """Public ids of cuts that the brokers have answered and whose invoice is a draft, oldest first."""
-    drafts = Cut.objects.filter(delivered_at__isnull=False, invoice__status=Invoice.Status.DRAFT)
-    return list(drafts.order_by("pk").values_list("public_id", flat=True)[:limit])
+    return list(drafts_to_finalize().order_by("pk").values_list("public_id", flat=True)[:limit])
+
+
+def drafts_to_finalize() -> QuerySet[Cut]:
+    """The cuts themselves."""
+    return Cut.objects.filter(delivered_at__isnull=False, invoice__status=Invoice.Status.DRAFT)
 
 
 def readings(cut: Cut) -> QuerySet[CutReading]:

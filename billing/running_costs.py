@@ -58,8 +58,8 @@ def running_cost(tenant: Tenant, now: datetime) -> RunningCost | None:
     )
     begins = price_actions.tenant_begins(tenant) if invoiced is None else invoiced.period_end
     # With the days that are not over: they count in the period in which they end.
-    days = measured.due_days(tenant, measured.measured_meters(book), begins, now.date() + timedelta(days=1))
-    rated = rating.rate(book, {**quantities, **dict.fromkeys(MEASURED, 0), **measured.sums(days)})
+    due = measured.due_sums(tenant, measured.measured_meters(book), begins, now.date() + timedelta(days=1))
+    rated = rating.rate(book, {**quantities, **dict.fromkeys(MEASURED, 0), **due})
     credit = running_credit(tenant, running_begins(tenant))
     return RunningCost(
         begins=begins,

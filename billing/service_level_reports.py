@@ -1,14 +1,14 @@
 """A tenant's month of service: measured from windows, probes and exclusions, or as it was posted. Reads only."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from django.db.models import Q, QuerySet, Sum
 
 from billing import price_actions
-from billing.models import BillingEntry, CreditNote, Invoice, SlaWindow
+from billing.models import BillingEntry, CreditNote, Invoice, SlaWindow, UsageDay
 from billing.service_level_models import (
     LatencyDay,
     ProbeMinute,
@@ -22,22 +22,27 @@ from penstock.contract.errors import NotFound
 from penstock.contract.service_level_documents import ChargedInvoice, Excluded, ServiceLevelDocument
 from penstock.rules import latency_buckets, rating
 from penstock.rules.allocation import month_after, month_of
+from penstock.rules.meters import LEADERLESS, SECOND_MS
 from penstock.rules.service_level_months import charged_invoice, day_parts, month_document, own_counts
 from penstock.rules.service_levels import (
     DAY_S,
     OPERATIONS,
     PRODUCE,
-    STANDARD_1,
     WINDOW_S,
     Counts,
     FailedMinute,
+    LatencyMonth,
     OperationMonth,
     ServiceLevel,
+    latency_month,
     operation_month,
 )
 from penstock.rules.timestamps import time_ms
+from quotas.queries import service_level_at
 from tenants.models import Tenant
 
+LEADERLESS_MAX = 50
+"""Topics that are named; the data set `usage_hour` has each partition by hour."""
 PER_MILLES = (500, 950, 990, 999)
 _NO_PRICES = ("USD", 6)
 """Currency and minor digits of a month that has no invoice and no prices: it credits nothing."""
@@ -61,6 +66,15 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderless:
+    """How long partitions of a topic had no leader, as the controller saw it: seconds of all of them together."""
+
+    topic: str
+    topic_id: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MonthReport:
     """A month. `posted` is None while it may still change."""
 
@@ -69,6 +83,9 @@ class MonthReport:
     posted: ServiceLevelReport | None
     latencies: tuple[Latencies, ...]
     days: tuple[Day, ...]
+    leaderless: tuple[Leaderless, ...]
+    """The longest first, at most `LEADERLESS_MAX`. Each second is a failed produce and a failed fetch request in the
+    document as well."""
 
     @property
     def provisional(self) -> bool:
@@ -120,21 +137,26 @@ def _report(tenant: Tenant, document: ServiceLevelDocument, posted: ServiceLevel
         posted=posted,
         latencies=_latencies(tenant, first.date(), end.date()),
         days=days_of(document),
+        leaderless=_leaderless(tenant, first.date(), end.date()),
     )
 
 
 def measure(tenant: Tenant, first: datetime, end: datetime) -> ServiceLevelDocument:
-    """The windows of [first, end) that the tenant was there for, and what they credit. `first` begins a month."""
+    """The windows of [first, end) that the tenant was there for, and what they credit. `first` begins a month. What is
+    promised is the service level of the plan that the tenant was on at the beginning.
+    """
     begins = max(first, price_actions.tenant_begins(tenant))
     bounds_s = (_second(begins) // WINDOW_S * WINDOW_S, _second(end) // WINDOW_S * WINDOW_S)
     bounds_s = (min(bounds_s), bounds_s[1])
-    level = STANDARD_1
+    level = service_level_at(tenant, begins)
     spans = [
         Excluded(
             id=one.public_id, from_s=_second(one.from_at), until_s=_second(one.until_at), reason=one.reason
         )
         for one in exclusions(first, end, tenant)
     ]
+    out = [(one.from_s, one.until_s) for one in spans]
+    own, slow = _windows(tenant, bounds_s), _slow(tenant, bounds_s)
     invoices, currency, minor_digits = _charges(tenant, first)
     return month_document(
         tenant=tenant.public_id,
@@ -142,28 +164,62 @@ def measure(tenant: Tenant, first: datetime, end: datetime) -> ServiceLevelDocum
         bounds_s=bounds_s,
         level=level,
         excluded=spans,
-        operations=_operations(tenant, bounds_s, level, [(one.from_s, one.until_s) for one in spans]),
+        operations=_operations(tenant, bounds_s, level, own, slow, out),
+        latency=_latency(bounds_s, level, own[PRODUCE], slow, out),
         invoices=invoices,
         currency=currency,
         minor_digits=minor_digits,
     )
 
 
-def _operations(
-    tenant: Tenant, bounds_s: tuple[int, int], level: ServiceLevel, spans: Sequence[tuple[int, int]]
-) -> list[OperationMonth]:
-    first, end = _moment(bounds_s[0]), _moment(bounds_s[1])
+_Windows = Sequence[tuple[int, int, int]]
+"""(first second, valid, bad) of windows."""
+
+
+def _windows(tenant: Tenant, bounds_s: tuple[int, int]) -> dict[str, list[tuple[int, int, int]]]:
+    """The tenant's own requests by operation."""
     own: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for operation, window, valid, bad in SlaWindow.objects.filter(
-        tenant=tenant, window__gte=first, window__lt=end
-    ).values_list("operation", "window", "valid", "bad"):
+    rows = SlaWindow.objects.filter(
+        tenant=tenant, window__gte=_moment(bounds_s[0]), window__lt=_moment(bounds_s[1])
+    ).order_by("window")
+    for operation, window, valid, bad in rows.values_list("operation", "window", "valid", "bad"):
         own[operation].append((_second(window), valid, bad))
-    slow: dict[int, int] = {}
-    if level.latency_ms is not None:
-        rows = SlaSlow.objects.filter(
-            tenant=tenant, operation=PRODUCE, over_ms=level.latency_ms, window__gte=first, window__lt=end
-        )
-        slow = {_second(window): count for window, count in rows.values_list("window", "slow")}
+    return own
+
+
+def _slow(tenant: Tenant, bounds_s: tuple[int, int]) -> dict[int, dict[int, int]]:
+    """Good produce requests that took longer than a threshold, by threshold (ms) and window."""
+    slow: dict[int, dict[int, int]] = defaultdict(dict)
+    rows = SlaSlow.objects.filter(
+        tenant=tenant, operation=PRODUCE, window__gte=_moment(bounds_s[0]), window__lt=_moment(bounds_s[1])
+    ).order_by("window")
+    for window, over_ms, count in rows.values_list("window", "over_ms", "slow"):
+        slow[over_ms][_second(window)] = count
+    return slow
+
+
+def _latency(
+    bounds_s: tuple[int, int],
+    level: ServiceLevel,
+    own: _Windows,
+    slow: Mapping[int, Mapping[int, int]],
+    out: Sequence[tuple[int, int]],
+) -> LatencyMonth | None:
+    """None where the level promises none."""
+    if level.latency is None:
+        return None
+    return latency_month(bounds_s, own_counts(own, {}), slow.get(level.latency.within_ms, {}), out)
+
+
+def _operations(
+    tenant: Tenant,
+    bounds_s: tuple[int, int],
+    level: ServiceLevel,
+    own: Mapping[str, _Windows],
+    slow: Mapping[int, Mapping[int, int]],
+    spans: Sequence[tuple[int, int]],
+) -> list[OperationMonth]:
+    failing = {} if level.latency_ms is None else slow.get(level.latency_ms, {})
     minutes: dict[str, list[FailedMinute]] = defaultdict(list)
     for row in SlaMinute.objects.filter(
         tenant=tenant, minute__gte=bounds_s[0] // 60, minute__lt=bounds_s[1] // 60
@@ -182,7 +238,7 @@ def _operations(
         operation_month(
             operation,
             bounds_s,
-            own_counts(own[operation], slow if operation == PRODUCE else {}),
+            own_counts(own.get(operation, ()), failing if operation == PRODUCE else {}),
             probes.get(operation, {}),
             minutes[operation],
             spans,
@@ -270,6 +326,15 @@ def _latencies(tenant: Tenant, first: date, end: date) -> tuple[Latencies, ...]:
             )
         )
     return tuple(found)
+
+
+def _leaderless(tenant: Tenant, first: date, end: date) -> tuple[Leaderless, ...]:
+    rows = UsageDay.objects.filter(tenant=tenant, meter=LEADERLESS, day__gte=first, day__lt=end)
+    totals = rows.values_list("topic", "topic_id").annotate(total=Sum("quantity"))
+    return tuple(
+        Leaderless(topic=topic, topic_id=topic_id, seconds=total // SECOND_MS)
+        for topic, topic_id, total in totals.order_by("-total", "topic", "topic_id")[:LEADERLESS_MAX]
+    )
 
 
 def days_of(document: ServiceLevelDocument) -> tuple[Day, ...]:

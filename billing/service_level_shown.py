@@ -1,11 +1,15 @@
 """A month of service for people: the texts that the console's page and the PDF have in common."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
+from msgspec import UNSET
+
 from billing.service_level_reports import Day, Latencies, MonthReport
+from penstock.contract.service_level_documents import LevelTier, ServiceLevelDocument
 from penstock.rules.rating import shown_amount
-from penstock.rules.service_levels import WHOLE, percent
+from penstock.rules.service_levels import LATENCY_MIN, WHOLE, percent
 
 WINDOWS_SHOWN = 50
 """Windows with failures that are listed: the worst ones. The document has all."""
@@ -53,6 +57,30 @@ class ShownLatency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownSlowWindow:
+    at: datetime
+    good: str
+    slow: str
+    share: str
+    """Of the good requests, those in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownObjective:
+    """What was promised of latencies, and what became of it."""
+
+    promised: str
+    share: str
+    kept: bool | None
+    """None: no window was judged."""
+    windows: str
+    missed: tuple[ShownSlowWindow, ...]
+    missed_more: int
+    tiers: tuple[tuple[str, str], ...]
+    """(below, credited)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExclusion:
     from_at: datetime
     until_at: datetime
@@ -64,6 +92,7 @@ class ShownExclusion:
 class Shown:
     """`credit_line` says in one sentence what is credited, and why."""
 
+    level: str
     binding: str
     target: str
     kept: bool | None
@@ -77,6 +106,8 @@ class Shown:
     excluded: tuple[ShownExclusion, ...]
     tiers: tuple[tuple[str, str], ...]
     """(below, credited)."""
+    objective: ShownObjective | None
+    """None: the level promises no latencies."""
 
 
 def shown(report: MonthReport) -> Shown:
@@ -88,6 +119,7 @@ def shown(report: MonthReport) -> Shown:
     ]
     windows.sort(key=lambda row: (row[0] * WHOLE // row[1], -row[1], row[2].window_s, row[3]))
     return Shown(
+        level=f"{document.level.name} {document.level.version}",
         binding=percent(document.binding_parts),
         target=percent(document.level.target_parts),
         kept=None
@@ -136,9 +168,37 @@ def shown(report: MonthReport) -> Shown:
             )
             for one in document.excluded
         ),
-        tiers=tuple(
-            (percent(tier.below_parts), f"{tier.basis_points / 100:g} %") for tier in document.level.tiers
+        tiers=_tiers(document.level.tiers),
+        objective=_objective(document),
+    )
+
+
+def _tiers(tiers: Iterable[LevelTier]) -> tuple[tuple[str, str], ...]:
+    return tuple((percent(tier.below_parts), f"{tier.basis_points / 100:g} %") for tier in tiers)
+
+
+def _objective(document: ServiceLevelDocument) -> ShownObjective | None:
+    promised, found = document.level.latency, document.latency
+    if promised is UNSET or found is UNSET:
+        return None
+    worst = sorted(found.missed, key=lambda one: (-one.slow * WHOLE // one.good, one.window_s))
+    return ShownObjective(
+        promised=f"99 % of produce requests within {promised.within_ms:,} ms,"
+        f" in {percent(promised.target_parts)} of the windows",
+        share=percent(found.parts),
+        kept=None if found.parts is None else found.parts >= promised.target_parts,
+        windows=f"{found.judged:,} with {LATENCY_MIN} good requests or more, {len(found.missed):,} of them too slow",
+        missed=tuple(
+            ShownSlowWindow(
+                at=_moment(one.window_s),
+                good=f"{one.good:,}",
+                slow=f"{one.slow:,}",
+                share=percent((one.good - one.slow) * WHOLE // one.good),
+            )
+            for one in worst[:WINDOWS_SHOWN]
         ),
+        missed_more=max(0, len(worst) - WINDOWS_SHOWN),
+        tiers=_tiers(promised.tiers),
     )
 
 
@@ -148,9 +208,12 @@ def _moment(second: int) -> datetime:
 
 def _credit_line(report: MonthReport) -> str:
     document = report.document
-    if document.binding_parts is None:
+    latency = None if document.latency is UNSET else document.latency.parts
+    if document.binding_parts is None and latency is None:
         return "Nothing was measured, so nothing is credited."
     if not document.basis_points:
+        if document.latency is not UNSET:
+            return "Neither share is below what was promised: no credit."
         return f"{percent(document.binding_parts)} is not below {percent(document.level.target_parts)}: no credit."
     of = f"{document.basis_points / 100:g} % of {_money(report, document.charge_micro)}"
     if report.provisional:

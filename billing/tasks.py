@@ -15,7 +15,7 @@ from billing import (
     queries,
     service_level_actions,
 )
-from control_plane import config, schedule
+from control_plane import config, looks, schedule
 from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import PenstockError
 
@@ -97,6 +97,9 @@ def _import_data_sets() -> None:
             _log.error("data set refused", extra={"data_set": name, "error": outcome})
 
 
+_rows_to_do = looks.any_row(queries.drafts_to_finalize, price_actions.without_chain)
+
+
 class _Look:
     """What the scheduler's process saw last."""
 
@@ -109,7 +112,7 @@ class _Look:
         if seen is None or seen != self._seen:
             self._seen = seen
             return True
-        return bool(queries.cuts_to_finalize(1)) or price_actions.is_a_chain_missing()
+        return _rows_to_do()
 
 
 def _files_seen() -> object | None:

@@ -66,6 +66,10 @@ def change_terms(
     levels are given with `for_service_level` alone. Raises `NotFound` and `InvalidRequest`.
     """
     wanted = documents.read_document(terms, documents.Terms, "terms")
+    if wanted.tax_stated_by is not UNSET:
+        raise InvalidRequest(
+            "tax_stated_by: the setting payments.stripe_tax says it, for tenants without a table"
+        )
     if not all(text.isprintable() for text in _texts(documents.plain(wanted))):
         raise InvalidRequest("terms: a text has a line end or another control character")
     with transaction.atomic():

@@ -7,7 +7,8 @@ quantities a tenant, so there is nothing left that Spark would divide, and price
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import Case, OuterRef, Subquery, When
+from django.db.models.lookups import Exact
 
 from billing import previews
 from billing.models import Invoice
@@ -15,7 +16,9 @@ from penstock.rules import rating
 from tenants.models import Tenant
 
 TENANTS_MAX = 1_000
-"""Those whose last invoice is the greatest: each takes some queries."""
+"""Those whose last invoice is the greatest: each takes some queries. Amounts of other currencies than the book's cannot
+be compared with any, so such tenants come after those that can.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +80,13 @@ def what_if_of_all(book: rating.PriceBook, now: datetime) -> WhatIfOfAll:
     newest = Invoice.objects.filter(tenant=OuterRef("pk"), status=Invoice.Status.ISSUED).order_by(
         "-cut__period_end"
     )
-    tenants = Tenant.objects.annotate(last_micro=Subquery(newest.values("total_micro")[:1])).filter(
-        last_micro__isnull=False
-    )
-    chosen = tenants.order_by("-last_micro", "pk")[:TENANTS_MAX]
+    tenants = Tenant.objects.annotate(
+        last_micro=Subquery(newest.values("total_micro")[:1]),
+        apart=Case(
+            When(Exact(Subquery(newest.values("price_book__currency")[:1]), book.currency), then=0), default=1
+        ),
+    ).filter(last_micro__isnull=False)
+    chosen = tenants.order_by("apart", "-last_micro", "pk")[:TENANTS_MAX]
     found = [
         TenantWhatIf(tenant=tenant, preview=previews.last_period(tenant, book, now)) for tenant in chosen
     ]

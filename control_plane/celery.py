@@ -169,14 +169,6 @@ def _leave_the_database_to_the_parent(**_: Any) -> None:
     connections.close_all()
 
 
-@app.task(name="database.checkpoint")
-def checkpoint() -> None:
-    """Keep the embedded database's write-ahead log short."""
-    from control_plane import embedded_database  # Django is set up by the worker, after this module
-
-    embedded_database.checkpoint()
-
-
 @signals.setup_logging.connect
 def _set_up_logging(**_: Any) -> None:
     logs.set_up("worker")

@@ -51,22 +51,25 @@ def worker(config: Path) -> None:
     "prober",
     short_help="Probe the brokers as a client does.",
     examples=[
-        "penstock server prober --config /etc/penstock/server.json --key-file probe.key --topic probes"
+        "penstock server prober --config /etc/penstock/server.json",
+        "penstock server prober --config /etc/penstock/server.json --key-file probe.key --topic probes",
     ],
 )
 @_CONFIG
 @click.option(
     "--key-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="The key of a tenant that was made for probes; it produces to the topic and reads it.",
+    help="The key of a tenant that was made for probes; it produces to the topic and reads it. Without it that of the"
+    " service's own tenant, which is not billed, and the topic `probes` is made in it.",
 )
-@click.option("--topic", required=True, help="With a partition for each broker, and a short retention.")
+@click.option("--topic", help="With the key: one with a partition for each broker, and a short retention.")
 @click.option("--name", default="", help="Of this prober, where several run; without it the host's.")
-def prober(config: Path, key_file: Path, topic: str, name: str) -> None:
+def prober(config: Path, key_file: Path | None, topic: str | None, name: str) -> None:
     """Produce and read every five seconds, in the foreground, until SIGTERM. What comes of it judges the windows of
     service levels in which a tenant asked for too little. Run it where clients are, not beside a broker.
     """
+    if (key_file is None) != (topic is None):
+        raise click.UsageError("--key-file and --topic go together: the topic is one that the key may use.")
     _configure(config)
     from control_plane.prober import run
 

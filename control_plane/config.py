@@ -183,6 +183,11 @@ class PaymentsConfig(Settings, frozen=True, kw_only=True):
     stripe_api_base: Text = "https://api.stripe.com"
     """Where Stripe's API is: https://host, without a path. Another one is for a stand-in of Stripe, which may be
     http://host on loopback."""
+    stripe_tax: bool = False
+    """Whether Stripe Tax states the tax of invoices, from each tenant's next period on. Tenants whose terms have a
+    table of tax are taxed by it. It requires `stripe_key_file`, and Stripe Tax set up at Stripe."""
+    stripe_tax_code: Annotated[str, Meta(pattern=r"^txcd_[0-9]{8}\Z")] | None = None
+    """Stripe's code of what is sold, as txcd_10103001; without it the one that is preset at Stripe."""
 
     def __post_init__(self) -> None:
         parts = _split("stripe_api_base", self.stripe_api_base)
@@ -193,6 +198,8 @@ class PaymentsConfig(Settings, frozen=True, kw_only=True):
                 "stripe_api_base",
                 "https://host required, without a path, a user or a password; http on loopback alone",
             )
+        if self.stripe_tax and self.stripe_key_file is None:
+            raise Refused("stripe_tax", "stripe_key_file is required beside it")
         if list(self.reminder_days) != sorted(set(self.reminder_days)):
             raise Refused("reminder_days", "each day once, in their order")
         if self.days_to_suspend is not None and not self.reminder_days:

@@ -2,10 +2,23 @@
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 from django.db import connection
 
 BUSY_S = 5.0
+LOG_BYTES = 1 << 20
+"""A longer write-ahead log is worth a checkpoint of its own."""
+
+
+def is_log_long() -> bool:
+    """Whether the write-ahead log is to be copied soon; never on PostgreSQL."""
+    if connection.vendor != "sqlite":
+        return False
+    try:
+        return Path(f"{connection.settings_dict['NAME']}-wal").stat().st_size > LOG_BYTES
+    except FileNotFoundError:
+        return False
 
 
 def checkpoint() -> None:

@@ -1,7 +1,8 @@
 """A prober: produces and reads as any client does, from outside of the brokers, and counts what came of it.
 
 Where a tenant asked for too little to say how well it was served, these counts judge the window. So a prober has a key
-and a topic of a tenant that was made for it, a partition a broker, and stands where clients do.
+and a topic with a partition a broker, of the service's own tenant or of one that was made for it, and stands where
+clients do.
 """
 
 import logging
@@ -16,7 +17,7 @@ from pathlib import Path
 from billing.probe_counts import MinuteKey, ProbeCounts
 from penstock import Client
 from penstock.contract import errors
-from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.errors import BrokerUnavailable, ConfigurationError, PenstockError
 from penstock.rules.service_levels import FETCH, PRODUCE, Counts
 
 EVERY_S = 5.0
@@ -119,8 +120,12 @@ class Probe:
         self._note(operation, False)
 
 
-def main(key_file: Path, topic: str, name: str = "", stop: threading.Event | None = None) -> None:
-    """Probe until SIGTERM. Raises `ConfigurationError`."""
+def main(
+    key_file: Path | None, topic: str | None, name: str = "", stop: threading.Event | None = None
+) -> None:
+    """Probe until SIGTERM. Without a key and a topic those of the service's own tenant. Raises `ConfigurationError`,
+    and `BrokerUnavailable` when no topic can be made.
+    """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
     import django
 
@@ -128,8 +133,13 @@ def main(key_file: Path, topic: str, name: str = "", stop: threading.Event | Non
     from django.db import DatabaseError, close_old_connections
 
     from billing import probe_actions
+    from control_plane import config
     from control_plane.brokers.as_tenant import connection_with
+    from control_plane.reconciliation import bootstrap
 
+    if topic is None or key_file is None:
+        key_file, topic = config.current().usage_key_file, bootstrap.PROBE_TOPIC
+        bootstrap.make_probe_topic()
     prober = name or socket.gethostname()
     try:
         key = key_file.read_text(encoding="ascii").strip()
@@ -175,7 +185,7 @@ def _minute() -> int:
     return int(time.time()) // 60
 
 
-def run(key_file: Path, topic: str, name: str) -> None:
+def run(key_file: Path | None, topic: str | None, name: str) -> None:
     """As a process: its log, and its end with SIGTERM and Ctrl-C."""
     import signal
 
@@ -188,6 +198,6 @@ def run(key_file: Path, topic: str, name: str) -> None:
         signal.signal(number, lambda *_: ended.set())
     try:
         main(key_file, topic, name, ended)
-    except ConfigurationError as error:
+    except (ConfigurationError, BrokerUnavailable) as error:
         print(f"penstock: {error.message}", file=sys.stderr)
         sys.exit(ProcessEnd.CANNOT_START)

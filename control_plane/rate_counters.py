@@ -1,4 +1,6 @@
-"""Event counts for rate limits, shared by all web processes: in Redis where the service has one, else in a file.
+"""Counts for rate limits, shared by all web processes: in Redis where the service has one, else in a file.
+
+Events are counted in windows, and what costs more or less as time that a limit needs to make up for it.
 
 A count begins with its first event and is deleted when its time window ends. It has no value after that, so the file
 is never synced and the service's database is not used. Each process remembers the names that are over their limit until
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import redis
@@ -36,11 +38,18 @@ PRUNED_EVERY_S = 30.0
 _POLL_S = 0.01
 _PREFIX = "penstock-rate:"
 _log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 _REDIS_COUNT = """
 local count = redis.call('INCR', KEYS[1])
 if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return {count, redis.call('PTTL', KEYS[1])}
+"""
+_REDIS_TAKE = """
+local ahead = math.max(0, redis.call('PTTL', KEYS[1])) + tonumber(ARGV[1])
+ahead = math.min(ahead, tonumber(ARGV[2]))
+if ahead >= 1 then redis.call('SET', KEYS[1], 0, 'PX', math.floor(ahead)) end
+return math.floor(ahead)
 """
 
 
@@ -59,6 +68,10 @@ class Store(Protocol):
 
     def counted(self, name: str) -> int:
         """Events of `name` in its present window; counts none."""
+        ...
+
+    def take(self, name: str, seconds: float, most_s: float) -> float:
+        """`name` is ahead by `seconds` more, at most `most_s`, and by one less each second. Returns by how many now."""
         ...
 
     def forget_all(self) -> None: ...
@@ -92,6 +105,16 @@ class OwnStore:
         with self._lock:
             events, until = self._counts.get(name, (0, 0.0))
             return events if until > self._clock() else 0
+
+    def take(self, name: str, seconds: float, most_s: float) -> float:
+        now = self._clock()
+        with self._lock:
+            until = max(now, self._counts.get(name, (0, 0.0))[1])
+            until = min(until + seconds, now + most_s)
+            self._counts[name] = (0, until)
+            if len(self._counts) > REMEMBERED_MAX:
+                self._forget_early(now)
+        return until - now
 
     def ends_in(self, name: str) -> float:
         """Seconds until the count of `name` ends; 0 or less when there is none."""
@@ -146,6 +169,25 @@ class FileStore:
             self._own.connection = None
             raise Unreachable(f"{self._file}: {error}") from error
         return int(row[0]), float(row[1]) - now
+
+    def take(self, name: str, seconds: float, most_s: float) -> float:
+        now = self._clock()
+        try:
+            # Nothing is ahead by more than the most, also after a clock was set back.
+            (row,) = (
+                self._connection()
+                .execute(
+                    "INSERT INTO counts (name, events, until) VALUES (:name, 0, min(:now + :more, :most)) "
+                    "ON CONFLICT (name) DO UPDATE SET events = 0, until = min(max(until, :now) + :more, :most) "
+                    "RETURNING until",
+                    {"name": name, "now": now, "more": seconds, "most": now + most_s},
+                )
+                .fetchall()
+            )
+        except sqlite3.Error as error:
+            self._own.connection = None
+            raise Unreachable(f"{self._file}: {error}") from error
+        return float(row[0]) - now
 
     def counted(self, name: str) -> int:
         try:
@@ -204,6 +246,7 @@ class RedisStore:
             **({} if tls is None else server_tls.of_redis(tls)),
         )
         self._count = self._redis.register_script(_REDIS_COUNT)
+        self._take = self._redis.register_script(_REDIS_TAKE)
 
     def count(self, name: str, window_s: float) -> tuple[int, float]:
         try:
@@ -211,6 +254,12 @@ class RedisStore:
         except redis.RedisError as error:
             raise Unreachable(f"Redis: {error}") from error
         return int(events), max(0, int(left_ms)) / 1000
+
+    def take(self, name: str, seconds: float, most_s: float) -> float:
+        try:
+            return int(self._take(keys=[_PREFIX + name], args=[seconds * 1000, int(most_s * 1000)])) / 1000
+        except redis.RedisError as error:
+            raise Unreachable(f"Redis: {error}") from error
 
     def counted(self, name: str) -> int:
         try:
@@ -237,11 +286,17 @@ class Counters:
         left_s = self._over.ends_in(name)
         if left_s > 0:
             return Spent(allowed=False, left_s=left_s)
-        events, left_s = self._count(name, window_s)
+        events, left_s = self._ask(lambda store: store.count(name, window_s))
         if events <= most:
             return Spent(allowed=True, left_s=left_s)
         self._over.note_over(name, left_s)
         return Spent(allowed=False, left_s=left_s)
+
+    def take(self, name: str, seconds: float, *, most_s: float) -> float:
+        """`name` is ahead of its limit by `seconds` more, at most `most_s`, and by one less each second. Returns by how
+        many it is ahead now.
+        """
+        return self._ask(lambda store: store.take(name, seconds, most_s))
 
     def counted(self, name: str) -> int | None:
         """Events of `name` in its present window; None while the shared store cannot be reached."""
@@ -258,14 +313,15 @@ class Counters:
         self._alone.forget_all()
         self._store.forget_all()
 
-    def _count(self, name: str, window_s: float) -> tuple[int, float]:
+    def _ask(self, question: Callable[[Store], Answer]) -> Answer:
+        """The shared store; this process's own counts while it cannot be reached."""
         if self._clock() >= self._apart_until:
             try:
-                return self._store.count(name, window_s)
+                return question(self._store)
             except Unreachable as error:
                 self._apart_until = self._clock() + APART_S
                 _log.warning("each process counts rate limits for itself", extra={"error": str(error)})
-        return self._alone.count(name, window_s)
+        return question(self._alone)
 
 
 @cache

@@ -10,14 +10,13 @@ longer intervals only, for what the look does not know.
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from celery.beat import Scheduler
 from django.db import DatabaseError, close_old_connections
-from django.db.models import QuerySet
 
+from control_plane.looks import Look
 from control_plane.processes import actions
 
 LEASE = "schedule"
@@ -25,33 +24,20 @@ LENGTH_S = 6.0
 RENEW_S = 2.0
 STANDBY_S = 1.0
 """Between the looks of a scheduler that does not hold the lease."""
+PAUSE_S_MIN = 0.01
+"""Celery wakes up 10 ms before an entry is due and then asks without a pause until it is: that took most of what the
+schedule takes at rest."""
 _log = logging.getLogger(__name__)
-Look = Callable[[], bool]
-"""Whether a round of the task has something to do now. It may raise `DatabaseError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rest:
     look: Look
+    """Whether a round of the task has something to do now."""
     at_rest_s: float
 
 
 _rests: dict[str, _Rest] = {}
-
-
-def any_row(*questions: Callable[[], QuerySet[Any]]) -> Look:
-    """A look whether one of these finds a row. They become one statement, once: making it costs more than asking it, so
-    none may have a time or another value in it that changes."""
-    statements: list[tuple[str, tuple[Any, ...]]] = []
-
-    def look() -> bool:
-        if not statements:
-            parts = [question().order_by().values("pk")[:1].query.sql_with_params() for question in questions]
-            text = " OR ".join(f"EXISTS ({statement})" for statement, _ in parts)
-            statements.append((f"SELECT {text}", tuple(value for _, values in parts for value in values)))
-        return bool(actions.execute(*statements[0])[0][0])
-
-    return look
 
 
 def looks_first(task: str, look: Look, *, at_rest_s: float) -> None:
@@ -104,7 +90,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
             _log.info("this worker keeps the schedule", extra={"number": self._lease.number})
             self._active = True
         pause: float = super().tick(*arguments, **options)
-        return min(pause, STANDBY_S)
+        return min(max(pause, PAUSE_S_MIN), STANDBY_S)
 
     def close(self) -> None:
         """Leave the schedule to another worker at once."""

@@ -49,6 +49,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "control_plane.api.client_address.ClientAddress",
+    "control_plane.api.middleware.ProcessorTime",
     "control_plane.api.middleware.RequestLog",
     "control_plane.api.middleware.NoNul",
     "control_plane.api.middleware.Deliveries",

@@ -1,5 +1,6 @@
 """A stand-in for Stripe in memory, behind the library's `HTTPClient` or over HTTP (`demo.stripe_server`): customers,
-methods, items, invoices, credit notes, refunds, payments, sessions, and idempotency keys as Stripe treats them.
+methods, items, invoices, credit notes, refunds, payments, sessions, Stripe Tax, and idempotency keys as Stripe treats
+them.
 
 Faults are taken from `faults`, one a call that changes something: `timeout` (nothing was done), `timeout after commit`,
 `conflict` (409), `rate` (429), `fault` (500, kept under the idempotency key), `fault after commit`.
@@ -17,9 +18,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import stripe
 
+from demo import fake_stripe_tax
+
 Object = dict[str, Any]
 FAULTS = ("timeout", "timeout after commit", "conflict", "rate", "fault", "fault after commit")
 LEAST = 50
+_WITHOUT_TIME = ("tax.calculation", "tax.calculation_line_item", "tax.transaction_line_item")
 
 
 class _Refused(Exception):
@@ -44,6 +48,10 @@ class FakeStripe:
     number: int = 0
     checkout_url: str = "https://checkout.stripe.example/c"
     """Where customers name a payment method; `{session}` in it becomes the session's id."""
+    portal_url: str = "https://billing.stripe.example/p"
+    """Where customers change their payment methods; `{session}` as above."""
+    invoice_url: str = "https://invoice.stripe.example/{invoice}"
+    """Where an invoice is paid."""
 
     @property
     def http_client(self) -> stripe.HTTPClient:
@@ -55,11 +63,17 @@ class FakeStripe:
 
     def give_method(self, customer: str, last4: str = "4242") -> Object:
         """The customer has named a card on Stripe's page."""
-        made = self._make(
+        made = self.make(
             "pm", "payment_method", customer=customer, type="card", card={"brand": "visa", "last4": last4}
         )
         self.objects[customer]["invoice_settings"]["default_payment_method"] = made["id"]
         return made
+
+    def take_method(self, method: str) -> None:
+        """The customer has removed a card on Stripe's page."""
+        customer = self.objects[self.objects.pop(method)["customer"]]
+        if customer["invoice_settings"]["default_payment_method"] == method:
+            customer["invoice_settings"]["default_payment_method"] = None
 
     def pay_on_page(self, invoice: str) -> None:
         """The customer paid on the page of the invoice."""
@@ -67,7 +81,7 @@ class FakeStripe:
 
     def refund_by_hand(self, invoice: str, amount: int) -> Object:
         """Someone has given back a part of what was paid, on Stripe's own pages, without a credit note."""
-        return self._make(
+        return self.make(
             "re", "refund", payment_intent=self._intent_of(invoice), amount=amount, status="succeeded"
         )
 
@@ -80,7 +94,7 @@ class FakeStripe:
             for one in self.all("refund")
             if one["payment_intent"] == intent and one["status"] != "failed"
         )
-        return self._make(
+        return self.make(
             "dp",
             "dispute",
             payment_intent=intent,
@@ -147,7 +161,7 @@ class FakeStripe:
     def _do(self, method: str, path: list[str], params: dict[str, Any]) -> Object:
         match (method, *path):
             case ("post", "customers"):
-                return self._make(
+                return self.make(
                     "cus", "customer", invoice_settings={"default_payment_method": None}, balance=0, **params
                 )
             case ("get", "customers", "search"):
@@ -161,13 +175,13 @@ class FakeStripe:
             case ("get", "customers", customer, "payment_methods"):
                 return _list([one for one in self.all("payment_method") if one["customer"] == customer])
             case ("post", "checkout", "sessions"):
-                made = self._make("cs", "checkout.session", **params)
+                made = self.make("cs", "checkout.session", **params)
                 made["url"] = self.checkout_url.format(session=made["id"])
                 return made
             case ("post", "billing_portal", "sessions"):
-                return self._make(
-                    "bps", "billing_portal.session", url="https://billing.stripe.example/p", **params
-                )
+                made = self.make("bps", "billing_portal.session", **params)
+                made["url"] = self.portal_url.format(session=made["id"])
+                return made
             case ("post", "invoices"):
                 return self._new_invoice(params)
             case ("get", "invoices"):
@@ -190,7 +204,7 @@ class FakeStripe:
             case ("post", "invoiceitems"):
                 self._in(params["invoice"], "draft")
                 params["amount"] = int(params["amount"])
-                made = self._make("ii", "invoiceitem", **params)
+                made = self.make("ii", "invoiceitem", **params)
                 self._sum(self.objects[params["invoice"]])
                 return made
             case ("get", "invoiceitems"):
@@ -201,7 +215,7 @@ class FakeStripe:
                 due = row["total"] + row["starting_balance"]
                 row["ending_balance"] = self.objects[row["customer"]]["balance"] = 0 if due >= LEAST else due
                 row["status"] = "open" if row["amount_due"] > 0 else "paid"
-                row["hosted_invoice_url"] = f"https://invoice.stripe.example/{invoice}"
+                row["hosted_invoice_url"] = self.invoice_url.format(invoice=invoice)
                 return row
             case ("post", "invoices", invoice, "pay"):
                 return self._pay(invoice, params)
@@ -217,6 +231,20 @@ class FakeStripe:
                 return self._credit(params)
             case ("get", "credit_notes"):
                 return self._page("credit_note", params, lambda one: one["invoice"] == params["invoice"])
+            case ("post", "tax", "calculations"):
+                return fake_stripe_tax.calculate(self, params)
+            case ("get", "tax", "calculations", calculation, "line_items"):
+                return self._page(
+                    "tax.calculation_line_item", params, lambda one: one["calculation"] == calculation
+                )
+            case ("post", "tax", "transactions", "create_from_calculation"):
+                return fake_stripe_tax.report(self, params)
+            case ("post", "tax", "transactions", "create_reversal"):
+                return fake_stripe_tax.reverse(self, params)
+            case ("get", "tax", "transactions", found, "line_items"):
+                return self._page(
+                    "tax.transaction_line_item", params, lambda one: one["transaction"] == found
+                )
             case ("get", "invoice_payments"):
                 return self._page("invoice_payment", params, lambda one: one["invoice"] == params["invoice"])
             case ("get", "refunds"):
@@ -234,12 +262,19 @@ class FakeStripe:
             case _:
                 raise _Refused(404, "invalid_request_error", f"Unrecognized request URL ({method} {path})")
 
-    def _make(self, prefix: str, kind: str, **members: Any) -> Object:
+    def refuse(self, message: str, code: str = "") -> Exception:
+        return _Refused(400, "invalid_request_error", message, code)
+
+    def make(self, prefix: str, kind: str, **members: Any) -> Object:
         self.number += 1
         made = {
             "id": f"{prefix}_{self.number}",
             "object": kind,
-            "date" if kind == "invoiceitem" else "created": int(time.time()),
+            **(
+                {}
+                if kind in _WITHOUT_TIME
+                else {"date" if kind == "invoiceitem" else "created": int(time.time())}
+            ),
             "livemode": False,
             "metadata": {},
             **members,
@@ -273,7 +308,7 @@ class FakeStripe:
 
     def _new_invoice(self, params: dict[str, Any]) -> Object:
         self._get(params["customer"])
-        return self._make(
+        return self.make(
             "in",
             "invoice",
             status="draft",
@@ -312,8 +347,8 @@ class FakeStripe:
         return row
 
     def _charge(self, row: Object, amount: int) -> None:
-        intent = self._make("pi", "payment_intent", amount=amount)
-        self._make(
+        intent = self.make("pi", "payment_intent", amount=amount)
+        self.make(
             "inpay",
             "invoice_payment",
             invoice=row["id"],
@@ -338,14 +373,14 @@ class FakeStripe:
             if refund:
                 (paid,) = [one for one in self.all("invoice_payment") if one["invoice"] == row["id"]]
                 intent = paid["payment"]["payment_intent"]
-                self._make("re", "refund", payment_intent=intent, amount=refund, status="succeeded")
+                self.make("re", "refund", payment_intent=intent, amount=refund, status="succeeded")
         else:
             row["pre_payment_credit_notes_amount"] += amount
             row["amount_remaining"] -= amount
             row["amount_due"] -= amount
             if row["amount_remaining"] == 0:
                 row["status"] = "paid"
-        return self._make("cn", "credit_note", status="issued", **{**params, "amount": amount})
+        return self.make("cn", "credit_note", status="issued", **{**params, "amount": amount})
 
 
 class _Client(stripe.HTTPClient):
@@ -366,15 +401,24 @@ class _Client(stripe.HTTPClient):
 
 
 def _form(text: str) -> dict[str, Any]:
-    """Members with one level of nesting, as `metadata[name]`."""
+    """Members with their nesting, as `metadata[name]` and `line_items[0][amount]`."""
     found: dict[str, Any] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
-        outer, _, inner = name.partition("[")
-        if inner:
-            found.setdefault(outer, {})[inner.rstrip("]")] = value
-        else:
-            found[outer] = value
-    return found
+        outer, *inner = name.replace("]", "").split("[")
+        at, last = found, outer
+        for step in inner:
+            at, last = at.setdefault(last, {}), step
+        at[last] = value
+    return {name: _as_list(value) for name, value in found.items()}
+
+
+def _as_list(value: Any) -> Any:
+    """Members that are numbered from 0 are a list."""
+    if not isinstance(value, dict):
+        return value
+    members = {name: _as_list(one) for name, one in value.items()}
+    numbered = bool(members) and list(members) == [str(at) for at in range(len(members))]
+    return list(members.values()) if numbered else members
 
 
 def _list(rows: list[Object], kind: str = "list") -> Object:

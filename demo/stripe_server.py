@@ -1,9 +1,11 @@
-"""The stand-in for Stripe as a server on loopback: its API, the page on which a payment method is saved, and webhooks.
+"""The stand-in for Stripe as a server on loopback: its API, its pages for customers, and webhooks.
+
+The pages are those on which a payment method is saved, methods are changed (the portal), and an invoice is paid.
 
 Usage: python -m demo.stripe_server --port PORT --key-file FILE --webhook-secret-file FILE. No money moves: it keeps
 everything in memory, and forgets it when it ends. Beside what `FakeStripe` knows it
 answers `POST /v1/webhook_endpoints`: where events go, and `GET /stand-in/collected`: what it has charged, in cents.
-All but the page needs the key.
+All but the pages needs the key.
 """
 
 import argparse
@@ -27,7 +29,8 @@ from penstock.rules.addresses import is_loopback
 
 COLLECTED = "/stand-in/collected"
 _ENDPOINTS = "/v1/webhook_endpoints"
-_PAGE = "/checkout/"
+_PAGE, _PORTAL, _INVOICE = "/checkout/", "/portal/", "/invoice/"
+_PAGES = (_PAGE, _PORTAL, _INVOICE)
 _BODY_BYTES_MAX = 1024 * 1024
 _HOOK_S = 10.0
 _HOOK_PAUSE_S = 0.5
@@ -41,6 +44,15 @@ _LOOK = """<!doctype html><meta charset="utf-8"><title>Stand-in for Stripe</titl
 _FORM = """<form method="post"><p>Customer {customer} saves a card for its invoices.</p>
 <button>Save the test card visa 4242</button></form>"""
 _DONE = "<p>A card was saved on this page.</p>"
+_NOTHING = "<p>There is no such page.</p>"
+_METHODS = """<p>Stripe's portal would be here. Customer {customer} pays by:</p><ul>{methods}</ul>
+<form method="post"><button name="add" value="1">Save the test card visa 4242</button></form>
+<p><a href="{back}">Back to Penstock</a></p>"""
+_METHOD = """<li>{label} <form method="post" style="display: inline">
+<button name="remove" value="{id}">Remove</button></form></li>"""
+_OPEN = """<p>Stripe's page of an invoice would be here. {title}: {amount} {currency} are to be paid.</p>
+<form method="post"><button>Pay with the test card visa 4242</button></form>"""
+_CLOSED = "<p>{title}: it is {status}, and nothing is to be paid here. You may close this page.</p>"
 
 
 class StandIn(ThreadingHTTPServer):
@@ -51,7 +63,12 @@ class StandIn(ThreadingHTTPServer):
     def __init__(self, port: int, key: str, webhook_secret: str) -> None:
         super().__init__((HOST, port), _Handler)
         self.key, self.lock = key, threading.Lock()
-        self.fake = FakeStripe(checkout_url=f"http://{HOST}:{self.server_port}{_PAGE}{{session}}")
+        here = f"http://{HOST}:{self.server_port}"
+        self.fake = FakeStripe(
+            checkout_url=f"{here}{_PAGE}{{session}}",
+            portal_url=f"{here}{_PORTAL}{{session}}",
+            invoice_url=f"{here}{_INVOICE}{{invoice}}",
+        )
         self._webhook_secret, self._endpoint = webhook_secret, ""
 
     def add_endpoint(self, url: str) -> bool:
@@ -65,10 +82,24 @@ class StandIn(ThreadingHTTPServer):
         """The customer saves a card on the session's page, once."""
         session["status"] = "complete"
         self.fake.give_method(session["customer"])
+        self._tell("checkout.session.completed", session)
+
+    def change_methods(self, customer: str, *, remove: str) -> None:
+        """The customer saves the test card on the portal, or removes one that is theirs."""
+        if not remove:
+            self._tell("payment_method.attached", self.fake.give_method(customer))
+        elif self.fake.objects.get(remove, {}).get("customer") == customer:
+            self.fake.take_method(remove)
+            self._tell("customer.updated", self.fake.objects[customer])
+
+    def pay(self, invoice: Object) -> None:
+        """The customer pays the open invoice on its page."""
+        self.fake.pay_on_page(invoice["id"])
+        self._tell("invoice.paid", invoice)
+
+    def _tell(self, kind: str, thing: Object) -> None:
         if self._endpoint:
-            threading.Thread(
-                target=self._send, args=(self._endpoint, "checkout.session.completed", session), daemon=True
-            ).start()
+            threading.Thread(target=self._send, args=(self._endpoint, kind, dict(thing)), daemon=True).start()
 
     def _send(self, endpoint: str, kind: str, thing: Object) -> None:
         """Signed as Stripe signs, and again until it is taken."""
@@ -97,8 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: StandIn
 
     def do_GET(self) -> None:
-        if self.path.startswith(_PAGE):
-            self._page(saved=False)
+        if self.path.startswith(_PAGES):
+            self._page(None)
         elif self._has_key():
             if self.path == COLLECTED:
                 with self.server.lock:
@@ -117,8 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(413, f"Content-Length of at most {_BODY_BYTES_MAX} required")
             return
         body = self.rfile.read(int(length)).decode(errors="replace")
-        if self.path.startswith(_PAGE):
-            self._page(saved=True)
+        if self.path.startswith(_PAGES):
+            self._page({name: values[0] for name, values in parse_qs(body).items()})
         elif self._has_key():
             if self.path == _ENDPOINTS:
                 (url,) = parse_qs(body).get("url", [""])[:1]
@@ -139,21 +170,64 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._json(text, status)
 
-    def _page(self, *, saved: bool) -> None:
+    def _page(self, sent: dict[str, str] | None) -> None:
+        """`sent`: the members of the form of the page; None: it is looked at."""
         with self.server.lock:
-            session = self.server.fake.objects.get(self.path.removeprefix(_PAGE))
-            if session is None or session["object"] != "checkout.session":
-                self._html("<p>There is no such page.</p>", 404)
-            elif session.get("status") == "complete":
-                self._html(_DONE, 410 if saved else 200)
-            elif saved:
-                self.server.save_method(session)
-                self.send_response(303)
-                self.send_header("Location", session["success_url"])
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-            else:
-                self._html(_FORM.format(customer=escape(session["customer"])), 200)
+            for prefix, kind, page in (
+                (_PAGE, "checkout.session", self._checkout),
+                (_PORTAL, "billing_portal.session", self._portal),
+                (_INVOICE, "invoice", self._invoice),
+            ):
+                found = self.server.fake.objects.get(self.path.removeprefix(prefix))
+                if self.path.startswith(prefix) and found is not None and found["object"] == kind:
+                    page(found, sent)
+                    return
+            self._html(_NOTHING, 404)
+
+    def _checkout(self, session: Object, sent: dict[str, str] | None) -> None:
+        if session.get("status") == "complete":
+            self._html(_DONE, 200 if sent is None else 410)
+        elif sent is None:
+            self._html(_FORM.format(customer=escape(session["customer"])), 200)
+        else:
+            self.server.save_method(session)
+            self._go_to(session["success_url"])
+
+    def _portal(self, session: Object, sent: dict[str, str] | None) -> None:
+        if sent is not None:
+            self.server.change_methods(session["customer"], remove=sent.get("remove", ""))
+            self._go_to(self.path)
+            return
+        mine = [
+            one for one in self.server.fake.all("payment_method") if one["customer"] == session["customer"]
+        ]
+        rows = [
+            _METHOD.format(
+                label=escape(f"{one['card']['brand']} {one['card']['last4']}"), id=escape(one["id"])
+            )
+            for one in mine
+        ]
+        methods = "".join(rows) or "<li>nothing yet</li>"
+        back = escape(session["return_url"])
+        self._html(_METHODS.format(customer=escape(session["customer"]), methods=methods, back=back), 200)
+
+    def _invoice(self, invoice: Object, sent: dict[str, str] | None) -> None:
+        is_open = invoice["status"] == "open"
+        if sent is not None and is_open:
+            self.server.pay(invoice)
+            self._go_to(self.path)
+            return
+        title, left = escape(invoice.get("description") or invoice["id"]), int(invoice["amount_remaining"])
+        amount = f"{left // 100}.{left % 100:02}"
+        shown = _OPEN.format(title=title, amount=amount, currency=escape(invoice["currency"].upper()))
+        closed = _CLOSED.format(title=title, status=escape(invoice["status"]))
+        self._html(shown if is_open else closed, 200 if sent is None else 410)
+
+    def _go_to(self, url: str) -> None:
+        self.send_response(303)
+        self.send_header("Location", url)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _has_key(self) -> bool:
         if secrets.compare_digest(

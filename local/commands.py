@@ -47,9 +47,9 @@ def dev() -> None:
 def up(data: Path | None, brokers: int | None, metadata: str | None, bare: bool, detach: bool) -> None:
     """Start the service, or whatever of it does not run, and wait until it is ready.
 
-    Brokers, control plane, its worker and the usage pipeline. Writes the profile `dev` with addresses, tenant and
-    key. Without --detach it stays, and Ctrl-C stops everything. What ends by itself is started again after a second,
-    and later each time; what was stopped by a command stays down.
+    Brokers, control plane, its worker, the usage pipeline and a prober. Writes the profile `dev` with addresses, tenant
+    and key. Without --detach it stays, and Ctrl-C stops everything. What ends by itself is started again after a
+    second, and later each time; what was stopped by a command stays down.
     """
     if not detach:
         guardian.guard()

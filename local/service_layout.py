@@ -27,7 +27,7 @@ from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.private_file import write_private
 
 ENVIRONMENT = "dev"
-_PIPELINE_INTERVAL_S = 20
+_PIPELINE_INTERVAL_S = 10
 _SPARK_MASTER = "local[2]"
 
 

@@ -61,7 +61,10 @@ _SERVER = ("-m", "penstock.cli", "server")
 WEB = ServiceProcess(name="web", what="control plane", arguments=(*_SERVER, "web"))
 WORKER = ServiceProcess(name="worker", what="deliveries and schedule", arguments=(*_SERVER, "worker"))
 RUNNER = ServiceProcess(name="runner", what="usage pipeline", arguments=(*_SERVER, "runner"))
-PROCESSES = (WEB, WORKER, RUNNER)
+PROBER = ServiceProcess(
+    name="prober", what="probes from outside", arguments=(*_SERVER, "prober", "--name", "local")
+)
+PROCESSES = (WEB, WORKER, RUNNER, PROBER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,8 @@ def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess
         state = ServiceState.READY if says_ready(spec.web_port) else ServiceState.STARTING
     elif process is WORKER:
         state = ServiceState.READY if says_ready(spec.worker_port) else ServiceState.STARTING
+    elif process is PROBER:
+        state = ServiceState.READY  # nothing waits for its probes
     else:
         state, detail = _said(directory, process, found.pid)
     return ServiceStatus(

@@ -287,8 +287,9 @@ def void(actor: Actor, invoice: Invoice, *, reason: str) -> Receivable:
         if row.state == State.VOID:
             return row
         if row.state == State.PAID or row.paid_micro > row.refunded_micro:
+            kept = row.paid_micro - row.refunded_micro
             raise InvalidRequest(
-                f"{invoice.public_id}: it is {row.state}, and {row.paid_micro - row.refunded_micro} of it is paid; "
+                f"{invoice.public_id}: it is {row.state}{f', and {kept} of it is paid' if kept else ''}; "
                 "only an unpaid invoice becomes void, and a credit note gives back what was paid"
             )
         before, row.voided_micro = row.voided_micro, row.asked_micro

@@ -13,7 +13,9 @@ class PaymentsConfig(AppConfig):
         from control_plane.outbox.registry import register
         from payments import metrics, queries
         from payments.stripe_deliverer import KIND_RECEIVABLE, Collector
+        from payments.tax_asking import KIND_TAX, TaxAsker
 
         register(KIND_RECEIVABLE, Collector())
+        register(KIND_TAX, TaxAsker())
         from_database(metrics.refresh)
-        voids.register(queries.void_invoices)
+        voids.register(queries.taken_back)

@@ -195,6 +195,25 @@ class Payment(Immutable):
         )
 
 
+class TaxReport(Immutable):
+    """A transaction of Stripe Tax: an invoice as sold, or what was given back of it. In Stripe's minor units."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="tax_reports")
+    receivable = models.ForeignKey(Receivable, on_delete=models.PROTECT, related_name="tax_reports")
+    part = models.CharField(max_length=STRIPE_ID_LENGTH_MAX)
+    """`sale`, the id of the credit note, or that of the void."""
+    stripe_id = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, unique=True)
+    amount = models.BigIntegerField()
+    """With the tax; negative for what was given back."""
+    tax = models.BigIntegerField()
+    reported_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["receivable", "part"], name="payments_tax_reported_once"),
+        )
+
+
 class StripeEvent(models.Model):
     """An event that Stripe sent, with a signature that was right."""
 

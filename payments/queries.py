@@ -94,11 +94,9 @@ def invoices_to_open() -> QuerySet[Invoice]:
     )
 
 
-def void_invoices() -> QuerySet[Receivable, int]:
-    """Primary keys of invoices that an operator took back."""
-    return Receivable.objects.filter(state=State.VOID, voided_micro__gt=0).values_list(
-        "invoice_id", flat=True
-    )
+def taken_back() -> QuerySet[Receivable]:
+    """Of invoices that an operator took back. One that a credit note gives back as a whole is void without that."""
+    return Receivable.objects.filter(state=State.VOID, voided_micro__gt=0)
 
 
 def with_new_credits() -> QuerySet[Receivable]:

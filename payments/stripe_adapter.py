@@ -1,30 +1,23 @@
-"""Stripe's API as payments need it: the one module that knows the library `stripe`.
+"""Stripe's API as payments need it. It, `stripe_tax_calls` and `stripe_faults` alone know the library `stripe`.
 
 Amounts are minor units of the currency, as Stripe counts. Every call that changes something has an idempotency key. A
 call that got no answer raises `OutcomeUnknown`; what became of it is asked for before it is repeated.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import stripe
 
 from control_plane import config
-from payments.stripe_shapes import (
-    AnsweredFault,
-    Declined,
-    Event,
-    Item,
-    KeyRefused,
-    Method,
-    Money,
-    Refused,
-    StripeInvoice,
-)
-from penstock.contract.errors import ConfigurationError, Forbidden, InvalidRequest, OutcomeUnknown, Throttled
+from payments.stripe_faults import translated
+from payments.stripe_shapes import Event, Item, Method, Money, StripeInvoice
+from payments.stripe_tax_calls import TaxCalls
+from penstock.contract.errors import ConfigurationError, Forbidden, InvalidRequest
+from penstock.rules.addresses import is_loopback
 
 RECEIVABLE = "penstock_receivable"
 LINE = "penstock_line"
@@ -46,16 +39,17 @@ class Gateway:
         self._api = stripe.StripeClient(
             key, http_client=http_client, max_network_retries=0, base_addresses={"api": api_base}
         ).v1
+        self.tax = TaxCalls(self._api.tax)
 
     def find_customer(self, tenant: str) -> str | None:
         """The customer that was made for the tenant. One that is younger than a minute may not be found yet."""
-        with _translated():
+        with translated():
             found = self._api.customers.search({"query": f"metadata['{TENANT}']:'{tenant}'", "limit": 1}).data
         return found[0].id if found else None
 
     def create_customer(self, tenant: str, name: str, key: str) -> str:
         """Within a day the same customer for the same key."""
-        with _translated():
+        with translated():
             made = self._api.customers.create(
                 {"name": name, "metadata": {TENANT: tenant}}, {"idempotency_key": key}
             )
@@ -63,7 +57,7 @@ class Gateway:
 
     def method(self, customer: str) -> Method | None:
         """The customer's default payment method, else its newest; None: it has none."""
-        with _translated():
+        with translated():
             settings = _plain(self._api.customers.retrieve(customer)).get("invoice_settings") or {}
             default = _id(settings.get("default_payment_method"))
             methods = self._api.customers.payment_methods.list(customer, {"limit": PAGE}).data
@@ -72,7 +66,7 @@ class Gateway:
 
     def setup_link(self, customer: str, currency: str, back: str) -> str:
         """Stripe's page on which the customer names a payment method. It ends after a day."""
-        with _translated():
+        with translated():
             made = self._api.checkout.sessions.create(
                 {
                     "mode": "setup",
@@ -86,14 +80,14 @@ class Gateway:
 
     def portal_link(self, customer: str, back: str) -> str:
         """Stripe's page on which the customer changes its payment methods. It ends after minutes."""
-        with _translated():
+        with translated():
             return self._api.billing_portal.sessions.create({"customer": customer, "return_url": back}).url
 
     def find_invoice(self, customer: str, receivable: str) -> StripeInvoice | None:
         """The customer's invoice for the receivable, unless it is void. Stripe's lists have everything that was
         made.
         """
-        with _translated():
+        with translated():
             for one in self._api.invoices.list({"customer": customer, "limit": PAGE}).auto_paging_iter():
                 if _metadata(one).get(RECEIVABLE) == receivable and one.status != "void":
                     return _invoice(one)
@@ -101,12 +95,12 @@ class Gateway:
 
     def invoice(self, invoice: str) -> StripeInvoice:
         """Raises `InvalidRequest` if there is none."""
-        with _translated():
+        with translated():
             return _invoice(self._api.invoices.retrieve(invoice))
 
     def known_invoice(self, invoice: str) -> StripeInvoice | None:
         """None: there is none, since a draft was deleted."""
-        with _translated():
+        with translated():
             try:
                 return _invoice(self._api.invoices.retrieve(invoice))
             except stripe.InvalidRequestError as error:
@@ -120,7 +114,7 @@ class Gateway:
         """A page of the account's that are of ours, newest first, and after what the next page begins; empty: it is the
         last one. Of a status, or made since a time.
         """
-        with _translated():
+        with translated():
             page = self._api.invoices.list(
                 {
                     "limit": PAGE,
@@ -136,7 +130,7 @@ class Gateway:
         self, customer: str, receivable: str, currency: str, title: str, key: str
     ) -> StripeInvoice:
         """An empty draft, which Stripe does not advance by itself."""
-        with _translated():
+        with translated():
             made = self._api.invoices.create(
                 {
                     "customer": customer,
@@ -153,7 +147,7 @@ class Gateway:
 
     def items(self, invoice: str) -> list[Item]:
         """Everything on the invoice."""
-        with _translated():
+        with translated():
             listed = self._api.invoice_items.list({"invoice": invoice, "limit": PAGE})
             return [
                 Item(id=one.id, line=_metadata(one).get(LINE, ""), amount=one.amount)
@@ -164,7 +158,7 @@ class Gateway:
         self, customer: str, invoice: str, line: str, *, amount: int, currency: str, title: str, key: str
     ) -> None:
         """Add a finished line to a draft."""
-        with _translated():
+        with translated():
             self._api.invoice_items.create(
                 {
                     "customer": customer,
@@ -179,11 +173,11 @@ class Gateway:
 
     def discard(self, invoice: str, key: str) -> None:
         """Delete a draft."""
-        with _translated():
+        with translated():
             self._api.invoices.delete(invoice, options={"idempotency_key": key})
 
     def finalize(self, invoice: str, key: str) -> StripeInvoice:
-        with _translated():
+        with translated():
             made = self._api.invoices.finalize_invoice(
                 invoice, {"auto_advance": False}, {"idempotency_key": key}
             )
@@ -191,7 +185,7 @@ class Gateway:
 
     def pay(self, invoice: str, method: str, key: str) -> StripeInvoice:
         """Charge the payment method. Raises `Declined`."""
-        with _translated():
+        with translated():
             made = self._api.invoices.pay(
                 invoice, {"payment_method": method, "off_session": True}, {"idempotency_key": key}
             )
@@ -199,23 +193,23 @@ class Gateway:
 
     def paid_elsewhere(self, invoice: str, key: str) -> StripeInvoice:
         """It was paid without Stripe."""
-        with _translated():
+        with translated():
             return _invoice(
                 self._api.invoices.pay(invoice, {"paid_out_of_band": True}, {"idempotency_key": key})
             )
 
     def void(self, invoice: str, key: str) -> StripeInvoice:
-        with _translated():
+        with translated():
             return _invoice(self._api.invoices.void_invoice(invoice, options={"idempotency_key": key}))
 
     def give_up(self, invoice: str, key: str) -> StripeInvoice:
         """Mark it as uncollectible."""
-        with _translated():
+        with translated():
             return _invoice(self._api.invoices.mark_uncollectible(invoice, options={"idempotency_key": key}))
 
     def credit_notes(self, invoice: str) -> dict[str, int]:
         """What was credited after the invoice was finalized, by our credit note's id."""
-        with _translated():
+        with translated():
             listed = self._api.credit_notes.list({"invoice": invoice, "limit": PAGE})
             return {
                 _metadata(one).get(CREDIT_NOTE, one.id): one.amount
@@ -233,7 +227,7 @@ class Gateway:
             split["refund_amount"] = refunded
         if elsewhere:
             split["out_of_band_amount"] = elsewhere
-        with _translated():
+        with translated():
             self._api.credit_notes.create(
                 {"invoice": invoice, "amount": amount, "metadata": {CREDIT_NOTE: note}, **split},  # type: ignore[typeddict-item]
                 {"idempotency_key": key},
@@ -241,7 +235,7 @@ class Gateway:
 
     def payments(self, invoice: str) -> list[Money]:
         """What was paid through Stripe for the invoice."""
-        with _translated():
+        with translated():
             listed = self._api.invoice_payments.list({"invoice": invoice, "status": "paid", "limit": PAGE})
             return [
                 Money(
@@ -255,13 +249,13 @@ class Gateway:
 
     def refunds(self, payment: str) -> list[Money]:
         """What was given back of a payment, by credit notes or by hand, also what did not arrive."""
-        with _translated():
+        with translated():
             listed = self._api.refunds.list({"payment_intent": payment, "limit": PAGE})
             return [_refund(one) for one in listed.auto_paging_iter()]
 
     def disputes(self, payment: str) -> list[Money]:
         """What the payer's bank took back of a payment, also what was returned since. An inquiry takes nothing."""
-        with _translated():
+        with translated():
             listed = self._api.disputes.list({"payment_intent": payment, "limit": PAGE})
             return [_dispute(one) for one in listed.auto_paging_iter() if one.status in TAKEN]
 
@@ -272,7 +266,7 @@ class Gateway:
             "limit": PAGE,
             **({"starting_after": after} if after else {}),
         }
-        with _translated():
+        with translated():
             if kind == "refunds":
                 refunds = self._api.refunds.list(params)
                 return [_refund(one) for one in refunds.data], refunds.data[-1].id if refunds.has_more else ""
@@ -341,33 +335,6 @@ def _gateway(key: str, api_base: str) -> Gateway:
     return Gateway(key, http_client(), api_base)
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Stripe's errors as ours. No message has a secret: Stripe masks keys in its own."""
-    try:
-        yield
-    except stripe.CardError as error:
-        raise Declined(error.user_message or error.code or "declined") from None
-    except stripe.RateLimitError as error:
-        raise Throttled(f"Stripe: {error.user_message}") from None
-    except stripe.IdempotencyError as error:
-        raise AnsweredFault(f"Stripe: {error.user_message}") from None
-    except stripe.APIConnectionError:
-        raise OutcomeUnknown("Stripe: no answer; it is asked again what became of the call") from None
-    except stripe.StripeError as error:
-        status = error.http_status or 0
-        if status in (409, 429):
-            raise Throttled(f"Stripe: {error.user_message}") from None
-        if status >= 500:
-            raise AnsweredFault(f"Stripe: {status}: {error.user_message}") from None
-        if status in (401, 403):
-            raise KeyRefused(
-                f"Stripe refuses the key: {error.user_message}. Put a key that may do this into the file of "
-                "payments.stripe_key_file; it is taken up at once"
-            ) from None
-        raise Refused(f"Stripe refuses: {error.user_message}. Correct it at Stripe, then try again") from None
-
-
 def _id(value: Any) -> str:
     """The id of what Stripe gives as an id or as the whole object."""
     if value is None:
@@ -386,8 +353,11 @@ def _plain(thing: stripe.StripeObject) -> dict[str, Any]:
 
 
 def _invoice(one: stripe.Invoice) -> StripeInvoice:
-    # It becomes a link of the console.
+    # It becomes a link of the console. Without TLS it leads to a stand-in on this machine alone.
     url = str(_plain(one).get("hosted_invoice_url") or "")
+    is_fit = url.startswith("https://") or (
+        url.startswith("http://") and is_loopback(urlsplit(url).hostname or "")
+    )
     return StripeInvoice(
         id=str(one.id),
         customer=_id(_plain(one).get("customer")),
@@ -401,7 +371,7 @@ def _invoice(one: stripe.Invoice) -> StripeInvoice:
         amount_paid=one.amount_paid,
         amount_remaining=one.amount_remaining,
         credited=one.pre_payment_credit_notes_amount + one.post_payment_credit_notes_amount,
-        url=url if url.startswith("https://") else "",
+        url=url if is_fit else "",
     )
 
 

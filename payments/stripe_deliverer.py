@@ -12,7 +12,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from control_plane.outbox.registry import Delivered
-from payments import sending
+from payments import queries, sending, tax_reporting
 from payments.models import Receivable
 from payments.sending import KIND_RECEIVABLE
 from payments.stripe_adapter import Gateway, configured
@@ -38,7 +38,7 @@ class Collector:
         try:
             gateway = self._gateway()
             if gateway is not None:
-                Collection(gateway, row).run()
+                self._collect(gateway, row)
             else:
                 # It was turned off meanwhile. The receivable waits until it is on.
                 Receivable.objects.filter(pk=row.pk, unsent_since=None).update(unsent_since=timezone.now())
@@ -64,6 +64,15 @@ class Collector:
     def failed(self, object_id: str, reason: str, message: str) -> None:
         pass  # a fault of the service; the outbox row has it
 
+    def _collect(self, gateway: Gateway, row: Receivable) -> None:
+        """The tax is reported also of what Stripe cannot collect."""
+        try:
+            Collection(gateway, row).run()
+        except Uncollected:
+            _report(gateway, row)
+            raise
+        _report(gateway, row)
+
     def _later(self, row: Receivable, text: str, *, refused: bool, problem: str = "") -> None:
         fresh = sending.later(row.public_id, timezone.now(), refused=refused, problem=problem)
         if fresh:
@@ -73,3 +82,9 @@ class Collector:
             )
         elif not problem:
             _log.warning("Stripe was not reached", extra={"invoice": row.invoice.public_id, "error": text})
+
+
+def _report(gateway: Gateway, row: Receivable) -> None:
+    now = Receivable.objects.select_related("tenant", "invoice__price_book").get(pk=row.pk)
+    for one in queries.with_group(now):
+        tax_reporting.report(gateway, one)

@@ -8,8 +8,8 @@ from functools import partial
 from celery import shared_task
 from django.utils import timezone
 
-from control_plane import config, schedule
-from payments import actions, dunning, inbox, queries, reconciling, sending
+from control_plane import config, looks, schedule
+from payments import actions, dunning, inbox, queries, reconciling, sending, tax_asking
 from payments.models import ReconciliationRun, StripeEvent
 from payments.stripe_adapter import Gateway, configured
 from payments.stripe_shapes import AnsweredFault
@@ -45,6 +45,7 @@ def payment_round() -> None:
                 "still waits for a carrier", row.public_id, partial(actions.ask_for_it_alone, row.public_id)
             )
     _guarded("not given to Stripe", "", sending.send_next)
+    _guarded("Stripe Tax not asked", "", tax_asking.ask_next)
     try:
         inbox.process(_gateway(), now, ROUND_MAX)
     except Exception:
@@ -83,18 +84,19 @@ def _guarded(what: str, object_id: str, step: Callable[[], object]) -> None:
 
 
 _OF_EVERY_ROUND = (queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None))
-_something_to_do = schedule.any_row(*_OF_EVERY_ROUND)
-_something_for_stripe = schedule.any_row(*_OF_EVERY_ROUND, queries.changed)
+_something_to_do = looks.any_row(*_OF_EVERY_ROUND)
+_something_for_stripe = looks.any_row(*_OF_EVERY_ROUND, queries.changed)
+_tax_to_ask = looks.any_due(tax_asking.to_ask)
 
 
 def round_has_work() -> bool:
     """Without Stripe what it has to hear of waits, and wakes no round."""
-    return _something_for_stripe() if queries.is_through_stripe() else _something_to_do()
+    return (_something_for_stripe() if queries.is_through_stripe() else _something_to_do()) or _tax_to_ask()
 
 
 schedule.looks_first("payments.round", round_has_work, at_rest_s=AT_REST_S)
 schedule.looks_first(
     "payments.reconcile",
-    schedule.any_row(lambda: ReconciliationRun.objects.all()),
+    looks.any_row(lambda: ReconciliationRun.objects.all()),
     at_rest_s=RECONCILED_AT_REST_S,
 )

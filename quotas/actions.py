@@ -10,8 +10,18 @@ from control_plane.audit.actor import Actor
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
-from quotas.models import PlanVersion, Quota
-from quotas.plans import COUNT_MAX, HIGHEST, LIMIT_NAMES, Limits, Plan, check_plan_name
+from penstock.rules.service_levels import STANDARD_1, ServiceLevel
+from quotas.models import PlanChange, PlanVersion, Quota
+from quotas.plans import (
+    COUNT_MAX,
+    HIGHEST,
+    LIMIT_NAMES,
+    Limits,
+    Plan,
+    check_plan_name,
+    level_of_version,
+    level_plain,
+)
 from quotas.queries import limits_of, plan_of, plans
 from tenants import actions as tenants
 from tenants.models import Tenant
@@ -20,27 +30,39 @@ PARTITIONS_MAX_MAX = COUNT_MAX
 _STORED = ("plan", "plan_version", *LIMIT_NAMES)
 
 
-def publish_plan(actor: Actor, name: str, limits: Limits) -> Plan:
-    """The next version of a plan, or the first of a new one; the newest, if that has the same limits. No tenant's
-    limits change. Raises `InvalidRequest`.
+def publish_plan(actor: Actor, name: str, limits: Limits, service_level: ServiceLevel = STANDARD_1) -> Plan:
+    """The next version of a plan, or the first of a new one; the newest, if that has the same limits and service level.
+    No tenant's limits change. Raises `InvalidRequest`.
     """
     check_plan_name(name)
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).filter(public_id=SYSTEM_TENANT).first()
         there = [plan for plan in plans() if plan.name == name]
-        if there and there[-1].limits == limits:
+        if (
+            there
+            and there[-1].limits == limits
+            and there[-1].service_level == level_of_version(service_level, there[-1].version)
+        ):
             return there[-1]
-        plan = Plan(name=name, version=len(there) + 1, limits=limits)
-        PlanVersion.objects.create(name=plan.name, version=plan.version, limits=asdict(limits))
+        version = len(there) + 1
+        level = level_of_version(service_level, version)
+        plan = Plan(name=name, version=version, limits=limits, service_level=level)
+        PlanVersion.objects.create(
+            name=name, version=version, limits=asdict(limits), service_level=level_plain(level)
+        )
         audit.record(
             actor,
             tenant=SYSTEM_TENANT,
             action="plan.publish",
             object_id=f"{plan.name}/{plan.version}",
-            before=asdict(there[-1].limits) if there else None,
-            after=asdict(limits),
+            before=_published(there[-1]) if there else None,
+            after=_published(plan),
         )
     return plan
+
+
+def _published(plan: Plan) -> dict[str, Any]:
+    return {**asdict(plan.limits), "service_level": level_plain(plan.service_level)}
 
 
 def set_limits(
@@ -58,6 +80,7 @@ def set_limits(
     keys_max: int | None = None,
     consume_bytes_per_s: int | None = None,
     rest_calls_per_s: int | None = None,
+    rest_processor_ms_per_s: int | None = None,
     connections_max: int | None = None,
     groups_max: int | None = None,
     requests_per_s: int | None = None,
@@ -68,7 +91,8 @@ def set_limits(
     partition_changes_per_hour: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
-    are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
+    are not given with it, and its service level holds for months that begin from now on. Raises `InvalidRequest`, also
+    for the service's own tenant.
     """
     tenants.check_not_the_service(tenant)
     given = {
@@ -82,6 +106,7 @@ def set_limits(
         "keys_max": keys_max,
         "consume_bytes_per_s": consume_bytes_per_s,
         "rest_calls_per_s": rest_calls_per_s,
+        "rest_processor_ms_per_s": rest_processor_ms_per_s,
         "connections_max": connections_max,
         "groups_max": groups_max,
         "requests_per_s": requests_per_s,
@@ -98,6 +123,7 @@ def set_limits(
         before = _described(tenant)
         quota, _ = Quota.objects.get_or_create(tenant=tenant)
         if plan is not None:
+            _note_plan(tenant, quota, (plan.name, plan.version))
             quota.plan, quota.plan_version = plan.name, plan.version
         for name, value in given.items():
             if value is not None or plan is not None:
@@ -126,6 +152,8 @@ def take_back(actor: Actor, tenant: Tenant, before: Tenant, quota: Quota, why: s
         if locked is None:
             return False
         refused = _described(locked)
+        present = Quota.objects.get(tenant=locked)
+        _note_plan(locked, present, (quota.plan, quota.plan_version))
         Quota.objects.filter(tenant=locked).update(**{name: getattr(quota, name) for name in _STORED})
         audit.record(
             actor,
@@ -136,6 +164,11 @@ def take_back(actor: Actor, tenant: Tenant, before: Tenant, quota: Quota, why: s
             after=_described(locked) | {"why": why},
         )
     return True
+
+
+def _note_plan(tenant: Tenant, quota: Quota, wanted: tuple[str, int]) -> None:
+    if wanted != (quota.plan, quota.plan_version):
+        PlanChange.objects.create(tenant=tenant, plan=quota.plan, plan_version=quota.plan_version)
 
 
 def _described(tenant: Tenant) -> dict[str, Any]:

@@ -16,10 +16,27 @@ class PlanVersion(models.Model):
     name = models.CharField(max_length=PLAN_NAME_LENGTH_MAX)
     version = models.PositiveIntegerField()
     limits = models.JSONField()
+    service_level = models.JSONField(null=True)
+    """`penstock.contract.service_level_documents.Level`; None = `standard` 1, as before plans named one."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["name", "version"], name="one_plan_version")]
+
+
+class PlanChange(models.Model):
+    """A tenant went to another plan, from this one. So it is known which plan it was on when a month began."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="plan_changes")
+    plan = models.CharField(max_length=PLAN_NAME_LENGTH_MAX, default="", blank=True)
+    """Empty = the service's default."""
+    plan_version = models.PositiveIntegerField(default=0)
+    changed_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["tenant", "changed_at"], name="quotas_plan_changes_by_time")
+        ]
 
 
 class PartitionChanges(models.Model):
@@ -112,6 +129,7 @@ class Quota(models.Model):
     keys_max = models.PositiveIntegerField(null=True)
     consume_bytes_per_s = models.PositiveBigIntegerField(null=True)
     rest_calls_per_s = models.PositiveIntegerField(null=True)
+    rest_processor_ms_per_s = models.PositiveIntegerField(null=True)
     connections_max = models.PositiveIntegerField(null=True)
     groups_max = models.PositiveIntegerField(null=True)
     requests_per_s = models.PositiveIntegerField(null=True)

@@ -5,9 +5,14 @@ are given it. Version 1 of each shipped plan is here, later ones are rows (`quot
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
+import msgspec
+
+from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.invariant import InvariantBroken
 from penstock.contract.limits import (
     CONNECTION_ATTEMPTS_PER_S_MAX,
     CONSUME_BYTES_PER_S_MAX,
@@ -20,11 +25,18 @@ from penstock.contract.limits import (
     RATE_FLOOR_PERCENT_MAX,
     REQUESTS_PER_S_MAX,
 )
+from penstock.contract.service_level_documents import Level
 from penstock.rules.names import check_printable_name
+from penstock.rules.service_level_months import level_document, level_of
+from penstock.rules.service_levels import SHIPPED_LEVELS, STANDARD_1, ServiceLevel
 
 PLAN_NAME_LENGTH_MAX = 32
 COUNT_MAX = 2**31 - 1
 REST_CALLS_PER_S_MAX = 1_000_000
+REST_PROCESSOR_MS_PER_S_MAX = 1_000_000
+"""A thousand processors."""
+REST_PROCESSOR_BURST_S = 5
+"""For so long what was not used of it may be made up: clients work in bursts."""
 PARTITION_CHANGES_PER_HOUR_MAX = 100_000_000
 STORAGE_BYTES_MAX_MAX = 2**53
 """Every reader of JSON has such numbers exactly."""
@@ -56,6 +68,8 @@ class Limits:
     """Bytes of batches as pushed to consumers, over all brokers."""
     rest_calls_per_s: int = 0
     """Calls of REST about the tenant, of all its callers, over all web processes."""
+    rest_processor_ms_per_s: int = 0
+    """Milliseconds of processor time of web processes that these calls take in a second, over all web processes."""
     connections_max: int = 0
     """Connections on which the tenant has streams or calls open at one broker."""
     groups_max: int = 0
@@ -93,6 +107,7 @@ HIGHEST: dict[str, int] = {
     "keys_max": COUNT_MAX,
     "consume_bytes_per_s": CONSUME_BYTES_PER_S_MAX,
     "rest_calls_per_s": REST_CALLS_PER_S_MAX,
+    "rest_processor_ms_per_s": REST_PROCESSOR_MS_PER_S_MAX,
     "connections_max": COUNT_MAX,
     "groups_max": COUNT_MAX,
     "requests_per_s": REQUESTS_PER_S_MAX,
@@ -115,6 +130,8 @@ class Plan:
     name: str
     version: int
     limits: Limits
+    service_level: ServiceLevel = STANDARD_1
+    """Of months that begin while a tenant is on the plan."""
 
     @property
     def label(self) -> str:
@@ -129,6 +146,45 @@ def limits_from(document: Mapping[str, int]) -> Limits:
     return Limits(**{name: document.get(name, 0) for name in LIMIT_NAMES})
 
 
+OWN_LEVEL_PREFIX = "plan/"
+"""Of names of levels that are a plan's own, so that none has the name of a shipped one."""
+
+
+def level_from(plan_name: str, document: Mapping[str, Any]) -> ServiceLevel:
+    """What a plan's service level is: `{"name": …}` of a shipped one, or `target_parts`, `tiers`, and if wanted
+    `latency_ms` and `latency`, of one of the plan's own. Raises `InvalidRequest`.
+    """
+    if "name" in document:
+        found = [one for one in SHIPPED_LEVELS if one.name == document["name"]]
+        if not found or len(document) > 1:
+            names = ", ".join(one.name for one in SHIPPED_LEVELS)
+            raise InvalidRequest(
+                f"service_level: a name alone of {names} required, or a level without a name"
+            )
+        return found[-1]
+    own = {"name": OWN_LEVEL_PREFIX + plan_name, "version": 1, "latency_ms": None, **document}
+    return stored_level(own)
+
+
+def level_of_version(level: ServiceLevel, version: int) -> ServiceLevel:
+    """A plan's own level has the version of its plan; a shipped one keeps its own."""
+    return replace(level, version=version) if level.name.startswith(OWN_LEVEL_PREFIX) else level
+
+
+def stored_level(document: object) -> ServiceLevel:
+    """Raises `InvalidRequest`."""
+    try:
+        return level_of(documents.read_document(document, Level, "service_level"))
+    except InvariantBroken as error:
+        raise InvalidRequest(f"service_level: {error}") from None
+
+
+def level_plain(level: ServiceLevel) -> dict[str, Any]:
+    """As it is stored and shown."""
+    plain: dict[str, Any] = msgspec.to_builtins(level_document(level))
+    return plain
+
+
 def check_plan_name(name: str) -> None:
     """Raises `InvalidRequest` unless a plan can be called so."""
     check_printable_name("plan", name, PLAN_NAME_LENGTH_MAX)
@@ -140,6 +196,7 @@ STANDARD = Limits(
     bin_days=7,
     consume_bytes_per_s=192 * MIB,
     rest_calls_per_s=500,
+    rest_processor_ms_per_s=1_000,
     connections_max=1_000,
     requests_per_s=20_000,
     connection_attempts_per_s=200,
@@ -165,6 +222,7 @@ SHIPPED: tuple[Plan, ...] = (
             keys_max=20,
             consume_bytes_per_s=3 * MIB,
             rest_calls_per_s=20,
+            rest_processor_ms_per_s=100,
             connections_max=100,
             groups_max=20,
             requests_per_s=500,
@@ -183,6 +241,7 @@ SHIPPED: tuple[Plan, ...] = (
             bin_days=30,
             consume_bytes_per_s=768 * MIB,
             rest_calls_per_s=1_000,
+            rest_processor_ms_per_s=2_000,
             requests_per_s=100_000,
             connection_attempts_per_s=1_000,
             rate_burst_ms=5_000,

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
-from quotas.models import PlanVersion, Quota
-from quotas.plans import DEFAULT, LIMIT_NAMES, SHIPPED, SYSTEM, Limits, Plan, limits_from
+from penstock.rules.service_levels import STANDARD_1, ServiceLevel
+from quotas.models import PlanChange, PlanVersion, Quota
+from quotas.plans import DEFAULT, LIMIT_NAMES, SHIPPED, SYSTEM, Limits, Plan, limits_from, stored_level
 from tenants.models import Tenant
 
 _SHIPPED = {(plan.name, plan.version): plan for plan in SHIPPED}
@@ -34,6 +36,16 @@ def plan_of(tenant: Tenant) -> Plan:
     return _plan_of(quota_of(tenant))
 
 
+def service_level_at(tenant: Tenant, moment: datetime) -> ServiceLevel:
+    """Of the plan that the tenant was on at that moment; a change at the moment itself holds."""
+    next_change = (
+        PlanChange.objects.filter(tenant=tenant, changed_at__gt=moment).order_by("changed_at", "pk").first()
+    )
+    if next_change is None:
+        return plan_of(tenant).service_level
+    return _named(next_change.plan, next_change.plan_version).service_level
+
+
 def limits_of(tenant: Tenant) -> Limits:
     """The tenant's own limits, and the plan's where it has none."""
     return limits_by_tenant([tenant])[tenant.public_id]
@@ -42,6 +54,11 @@ def limits_of(tenant: Tenant) -> Limits:
 def calls_name(tenant: Tenant) -> str:
     """Under which the tenant's calls of REST are counted, in windows of a second."""
     return f"throttle:tenant:{tenant.pk}"
+
+
+def call_time_name(tenant: Tenant) -> str:
+    """Under which the processor time of the tenant's calls of REST is counted."""
+    return f"processor:tenant:{tenant.pk}"
 
 
 def quota_of(tenant: Tenant) -> Quota:
@@ -71,8 +88,17 @@ def _limits(tenant: Tenant, quota: Quota | None, known: dict[tuple[str, int], Pl
 
 
 def _plan_of(quota: Quota) -> Plan:
-    return plan(quota.plan, quota.plan_version) if quota.plan else DEFAULT
+    return _named(quota.plan, quota.plan_version)
+
+
+def _named(name: str, version: int) -> Plan:
+    return plan(name, version) if name else DEFAULT
 
 
 def _plan(row: PlanVersion) -> Plan:
-    return Plan(name=row.name, version=row.version, limits=limits_from(row.limits))
+    return Plan(
+        name=row.name,
+        version=row.version,
+        limits=limits_from(row.limits),
+        service_level=STANDARD_1 if row.service_level is None else stored_level(row.service_level),
+    )

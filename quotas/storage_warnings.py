@@ -17,11 +17,12 @@ from control_plane import config
 from control_plane.brokers.view import NearStorageSeen, StorageUseSeen
 from control_plane.mail import actions as mails
 from control_plane.mail.letter import Letter
+from penstock.rules.nearness import NEAR_PERCENT, is_near
 from quotas.models import StorageWarning
 from tenants.models import Tenant
 from tenants.organisations.queries import owners_of
 
-NEAR, FULL = 80, 100
+NEAR, FULL = NEAR_PERCENT, 100
 """Percent of the limit."""
 MAIL_KIND = "storage-limit"
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -43,7 +44,7 @@ def _mark(use: StorageUseSeen) -> int:
     """The highest mark that it has reached; 0 = none."""
     if use.used_bytes >= use.limit:
         return FULL
-    return NEAR if use.used_bytes * 100 >= use.limit * NEAR else 0
+    return NEAR if is_near(use.used_bytes, use.limit) else 0
 
 
 def _warn(use: StorageUseSeen) -> bool:

@@ -7,6 +7,7 @@ batch, and files without an entry in that log are never read.
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,7 +195,11 @@ def committed_offsets(datasets: Path) -> dict[str, int]:
 
 
 def _with_heads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`ingest_date` is by the clock of the broker that appended the record, and never later than by this one's: what
+    expires goes by it.
+    """
     for batch in batches:
+        now_ms = time.time_ns() // 1_000_000
         rows = []
         for row in batch.to_pylist():
             value = row["value"]
@@ -209,7 +214,7 @@ def _with_heads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 | {
                     "src_partition": row["src_partition"],
                     "src_offset": row["src_offset"],
-                    "ingest_date": max(0, row["timestamp_ms"]) // DAY_MS,
+                    "ingest_date": min(max(0, row["timestamp_ms"]), now_ms) // DAY_MS,
                     "record": value,
                 }
             )

@@ -110,8 +110,8 @@ class Configuration(Settings, frozen=True, kw_only=True):
     """Bucket where data sets are published instead of the folder, as an object."""
     spark: SparkConfiguration = SparkConfiguration()
     """Spark."""
-    pipeline_interval_s: Annotated[float, Meta(gt=0)] = 20.0
-    """Between two rounds at least; after a long round up to a minute. A wake-up ends the pause."""
+    pipeline_interval_s: Annotated[float, Meta(gt=0)] = 10.0
+    """Between two rounds at least; after a long round up to half a minute. A wake-up ends the pause."""
     database_url: Secret = Secret("")
     """Where the lease is that lets one of several runners work: the service's PostgreSQL. Without one, or with SQLite,
     runners of one host take turns by a lock on a file of the data sets' folder."""

@@ -73,6 +73,7 @@ FACTS = pa.schema(
         ("other_zone_bytes", pa.int64()),
         ("connection_ms", pa.int64()),
         ("throttled_ms", pa.int64()),
+        ("leaderless_ms", pa.int64()),
         ("operation", pa.string()),
         ("valid", pa.int64()),
         ("bad", pa.int64()),
@@ -266,6 +267,8 @@ def _delivered(delivered: Delivered) -> dict[str, Any]:
 def _elapsed(elapsed: Elapsed) -> dict[str, Any]:
     if len(elapsed.topic_id) not in (0, TOPIC_ID_BYTES) or bool(elapsed.topic_id) != bool(elapsed.topic):
         raise Damaged("half of a topic")
+    if elapsed.leaderless_ms and not elapsed.topic_id:
+        raise Damaged("a partition of no topic")
     return {
         "tenant": elapsed.tenant,
         "topic_id": elapsed.topic_id.hex(),
@@ -273,7 +276,9 @@ def _elapsed(elapsed: Elapsed) -> dict[str, Any]:
         "principal": elapsed.principal,
         "minute": _bounded("minute", elapsed.minute, MINUTE_MAX),
         "connection_ms": _bounded("connection_ms", elapsed.connection_ms),
+        "partition": _bounded("partition", elapsed.partition, 2**31 - 1),
         "throttled_ms": _bounded("throttled_ms", elapsed.throttled_ms),
+        "leaderless_ms": _bounded("leaderless_ms", elapsed.leaderless_ms),
     }
 
 

@@ -83,13 +83,14 @@ def link(previous: bytes, record: bytes | None) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The content of bronze: rows, rows with distinct offsets, and (partition, first missing offset, count) of each
-    hole, in order.
+    """The content of bronze: rows, rows with distinct offsets, (partition, first missing offset, count) of each
+    hole, in order, and the newest day on which a record was read; "" without records.
     """
 
     records: int
     distinct: int
     holes: list[tuple[int, int, int]]
+    read_until: str
 
 
 def extent(bronze: DataFrame, ends: Mapping[str, int], begins: Mapping[str, int]) -> Extent:
@@ -100,6 +101,7 @@ def extent(bronze: DataFrame, ends: Mapping[str, int], begins: Mapping[str, int]
             F.count("*").alias("rows"),
             F.count_distinct("src_offset").alias("distinct"),
             F.max("src_offset").alias("last"),
+            F.max("ingest_date").alias("read_until"),
         )
         .collect()
     )
@@ -127,6 +129,7 @@ def extent(bronze: DataFrame, ends: Mapping[str, int], begins: Mapping[str, int]
         records=sum(row["rows"] for row in counted),
         distinct=sum(row["distinct"] for row in counted),
         holes=sorted(found),
+        read_until=max((row["read_until"].isoformat() for row in counted), default=""),
     )
 
 

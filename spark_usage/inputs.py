@@ -9,10 +9,20 @@ from spark_usage.manifest import run_id_of
 
 
 def inputs_of(
-    ends: Mapping[str, int], records: int, holes: Sequence[Sequence[int]], assets: Sequence[Asset]
+    ends: Mapping[str, int],
+    records: int,
+    holes: Sequence[Sequence[int]],
+    read_until: str,
+    assets: Sequence[Asset],
 ) -> dict[str, dict[str, Any]]:
     """What each data set is made from, by its name: with the code and the name it gives the run's id."""
-    read = {"offsets": dict(ends), "records": records, "holes": [list(hole) for hole in holes], "runs": {}}
+    read = {
+        "offsets": dict(ends),
+        "records": records,
+        "holes": [list(hole) for hole in holes],
+        "read_until": read_until,
+        "runs": {},
+    }
     hours = {"usage_hour": run_id_of("usage_hour", read)}
     found: dict[str, dict[str, Any]] = {dataset.name: dict(read) for dataset in datasets.ALL}
     for dataset in (datasets.USAGE_DAY, datasets.PRINCIPAL_DAY, datasets.COST_HOUR):

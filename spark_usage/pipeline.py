@@ -24,6 +24,8 @@ from spark_usage.windowed import Progress
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 _ASK_S = 15.0
+_WHOLE_LOOK_S = 60.0
+"""Between looks at everything that was published and read, while the ends of `__usage` stay."""
 SPARK_FOLDER = ".spark"
 
 
@@ -41,6 +43,9 @@ class Pipeline:
         self._store: DataSetStore | None = None
         self._cancelled = False
         self._number = 0
+        self._rested: Round | None = None
+        """What the last look at everything found; None when there was something to do."""
+        self._looked = 0.0
 
     @property
     def datasets(self) -> Path:
@@ -116,8 +121,13 @@ class Pipeline:
         return self._or_again(lambda: self.round(again=again, progress=progress))
 
     def _at_rest(self, ends: Offsets) -> Round | None:
+        """With old bronze a look at all of it takes most of a second, so looks in between ask for the ends alone."""
+        now = time.monotonic()
+        if self._rested is not None and self._rested.offsets == ends and now - self._looked < _WHOLE_LOOK_S:
+            return self._rested
         catalog = Catalog(self.datasets, self.store, self._number)
-        return at_rest(self.datasets, catalog, ends, read_assets(self.datasets))
+        self._rested, self._looked = at_rest(self.datasets, catalog, ends, read_assets(self.datasets)), now
+        return self._rested
 
     def _or_again(self, do: Callable[[], T]) -> T:
         try:

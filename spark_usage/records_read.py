@@ -16,7 +16,7 @@ Identity = tuple[int, str, int]
 
 
 class Source(Protocol):
-    """Rows with at least the columns `decode.BRONZE_COLUMNS`."""
+    """Rows with at least the columns `decode.BRONZE_COLUMNS`, and `ingest_date`."""
 
     @property
     def mark(self) -> Mapping[str, Any]:

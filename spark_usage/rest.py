@@ -28,7 +28,9 @@ def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int], assets: Seq
     if not bronze.is_whole(folder, read["records"]):
         return None
     runs: dict[str, Run] = {}
-    for name, inputs in inputs_of(ends, read["records"], read["holes"], assets).items():
+    for name, inputs in inputs_of(
+        ends, read["records"], read["holes"], read.get("read_until", ""), assets
+    ).items():
         manifest = current[name]
         if manifest is None or manifest["run_id"] != run_id_of(name, inputs):
             return None

@@ -136,7 +136,9 @@ class _Fold(Windowed):
     ) -> None:
         self.assets, self._source = tuple(assets), source
         begins = {} if base is None else base.offsets
-        before: Mapping[str, Any] = {"records": 0, "holes": []} if base is None else base.inputs
+        before: Mapping[str, Any] = (
+            {"records": 0, "holes": [], "read_until": ""} if base is None else base.inputs
+        )
         self._new = source.after(begins)
         there = evidence.extent(self._new, ends, begins)
         self._counted = there
@@ -144,7 +146,8 @@ class _Fold(Windowed):
         self.holes = evidence.joined(
             [(at, first, count) for at, first, count in before["holes"]] + there.holes
         )
-        made_from = inputs_of(ends, self.records, self.holes, self.assets)
+        self._read_until = max(before["read_until"], there.read_until)
+        made_from = inputs_of(ends, self.records, self.holes, self._read_until, self.assets)
         super().__init__(spark, catalog, progress, base, made_from | states_inputs(made_from, source.mark))
 
     def known(self) -> dict[str, Run] | None:
@@ -468,7 +471,8 @@ class _Fold(Windowed):
             if newest < max(before, default=""):
                 raise Irregular("the newest usage is gone")
         if names:
-            oldest = gold.oldest_minute_window(newest)
+            # The minutes of a broker whose clock is ahead must not push out today's.
+            oldest = gold.oldest_minute_window(min(newest, self._read_until))
             rows = rows.where(F.expr(dataset.window) >= oldest)
             carried = [window for window in carried if window.name >= oldest]
         self._write(dataset, rows, carried=carried)

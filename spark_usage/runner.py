@@ -2,9 +2,9 @@
 that finds something new, so a service at rest costs a look at the ends of `__usage` and at what is published.
 
 Of several runners the one that holds the lease works; the others wait for it. A runner that finds that another one has
-the lease ends at once, and is started again as one that waits. After a long round the pause is longer, up to a minute:
-rounds leave the machine to others. A round that fails is tried again at once. When that fails too, the heartbeat
-reports it, and the next round begins after the pause.
+the lease ends at once, and is started again as one that waits. After a long round the pause is longer, up to half a
+minute: rounds leave the machine to others. A round that fails is tried again at once. When that fails too, the
+heartbeat reports it, and the next round begins after the pause.
 """
 
 import logging
@@ -32,8 +32,9 @@ from spark_usage.rounds import Round
 log = logging.getLogger("spark_usage.runner")
 _WAITING_S = 1.0
 """Interval of the tries while the service is being set up, and of the looks at the lease while another runner works."""
-_PAUSE_RATIO, _PAUSE_MAX_S = 4.0, 60.0
-"""A pause is so many times as long as the round before it, up to this time, where the interval is shorter."""
+_PAUSE_RATIO, _PAUSE_MAX_S = 2.0, 30.0
+"""A pause is so many times as long as the round before it, up to this time, where the interval is shorter. A message
+that just misses a round waits for the pause and for two rounds, and has to be priced within a minute."""
 _LOOK_WITHOUT_SPARK_S = 5.0
 """Until Spark runs, what is new is looked for more often: the time that Spark takes to start is gained back so."""
 _PATIENCE_S = 15.0

@@ -14,7 +14,7 @@ _METERS_OUT = (
     "messages_out", "bytes_out", "messages_out_own_zone", "bytes_out_own_zone", "messages_out_other_zone",
     "bytes_out_other_zone",
 )  # fmt: skip
-ELAPSED_METERS = ("connection_ms", "throttled_ms")
+ELAPSED_METERS = ("connection_ms", "throttled_ms", "leaderless_ms")
 RETAINED_METERS = ("retained_byte_minutes", "replicated_byte_minutes", "partition_minutes")
 
 
@@ -143,12 +143,14 @@ def _answered(requests: DataFrame) -> DataFrame:
 
 
 def _by_principal(elapsed: DataFrame) -> DataFrame:
-    """Rows as `usage_by_minute` has them: time of connections and of delays, of a topic where one is known."""
+    """Rows as `usage_by_minute` has them: time of connections and of delays, of a topic where one is known, and time in
+    which a partition had no leader.
+    """
     return elapsed.select(
         "tenant",
         "topic_id",
         "topic",
-        F.lit(0).alias("partition"),
+        "partition",
         F.lit(0).cast("long").alias("log_generation"),
         "minute",
         "principal",

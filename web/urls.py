@@ -187,6 +187,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/service-level", service_levels.service_level, name="service-level"),
     path(f"{TENANT}/service-level/<str:month>.pdf", service_levels.file, name="service-level-pdf"),
     path(f"{TENANT}/invoices", invoices.invoices, name="invoices"),
+    path(f"{TENANT}/tax-address", invoices.tax_address, name="tax-address"),
     path(f"{TENANT}/invoices/<str:invoice>", invoices.invoice, name="invoice"),
     path(f"{TENANT}/invoices/<str:invoice>/files/<str:form>", invoices.file, name="invoice-file"),
     path(f"{TENANT}/invoices/<str:invoice>/lines/<str:meter>", invoices.line_evidence, name="line-evidence"),
@@ -214,6 +215,11 @@ urlpatterns: list[URLPattern] = [
     path("operator/tenants/<str:tenant>/suspended", operator_tenants.suspend, name="operator-suspend"),
     path("operator/tenants/<str:tenant>/terms", operator_terms.terms, name="operator-terms"),
     path("operator/receivables", operator_receivables.receivables, name="operator-receivables"),
+    path(
+        "operator/receivables/<str:invoice>/void",
+        operator_receivables.void,
+        name="operator-receivable-void",
+    ),
     path("operator/receivables.csv", operator_receivables.export, name="operator-receivables-csv"),
     path(
         "operator/receivables/<str:invoice>/retry",

@@ -4,17 +4,20 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import BadRequest
-from django.http import HttpRequest, HttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 
 from control_plane.api import addresses, metrics
 from control_plane.outbox import wake_ups
 from daemon import logs
 
 HEADER = "X-Request-Id"
+TOOK = "penstock.took"
+"""Where a request has what counts the seconds of processor time that it took."""
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("control_plane.requests")
 
@@ -50,6 +53,40 @@ class Deliveries:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         with wake_ups.within_a_request():
             return self._get_response(request)
+
+
+class ProcessorTime:
+    """Counts what a request took of a processor on its thread, the making of its answer included, where asked to."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        began = time.thread_time()
+        try:
+            response = self._get_response(request)
+        finally:
+            _count(request, began)
+        if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
+            parts = response.streaming_content
+            if isinstance(parts, Iterator):
+                response.streaming_content = _timed(parts, request)
+        return response
+
+
+def _timed(parts: Iterator[bytes], request: HttpRequest) -> Iterator[bytes]:
+    """The parts of an answer that are made while they are sent, on the thread that sends them."""
+    began = time.thread_time()
+    try:
+        yield from parts
+    finally:
+        _count(request, began)
+
+
+def _count(request: HttpRequest, began: float) -> None:
+    counts: Callable[[float], None] | None = request.META.get(TOOK)
+    if counts is not None:
+        counts(time.thread_time() - began)
 
 
 class RequestLog:

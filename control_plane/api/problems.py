@@ -55,18 +55,15 @@ _log = logging.getLogger(__name__)
 
 
 class RateReached(exceptions.Throttled):
-    """So many calls in so much time were made, and this is one more."""
+    """A rate of calls, or of what they take, is used up."""
 
-    def __init__(self, *, limit: str, whose: str, most: int, window_s: int, clears_in_s: float) -> None:
+    def __init__(self, *, limit: str, whose: str, most: str, used: str, clears_in_s: float) -> None:
+        """`most`: what the limit allows; `used`: what was used of it, as a sentence."""
         super().__init__()
         self.limit, self.clears_in_s = limit, clears_in_s
         self.wait_s = max(1, math.ceil(clears_in_s))
         """As `Retry-After` has it, in whole seconds: never before the count ends."""
-        span = "second" if window_s == 1 else "minute" if window_s == 60 else f"{window_s} s"
-        self.said = (
-            f"too many requests: {limit} {whose} is {most} a {span}, and {most} were made;"
-            f" clears in {self.wait_s} s"
-        )
+        self.said = f"too many requests: {limit} {whose} is {most}, and {used}; clears in {self.wait_s} s"
 
 
 def status_of(error: PenstockError) -> int:

@@ -2,7 +2,11 @@
 
 from celery import shared_task
 
+from control_plane import looks, schedule
 from control_plane.audit import actions, chaining
+from control_plane.audit.models import AuditEntry, AuditTally
+
+AT_REST_S = 120.0
 
 
 @shared_task(name="audit.chain")
@@ -10,3 +14,10 @@ def chain() -> None:
     """One round; what is not over yet is chained the next time."""
     actions.classify()
     chaining.chain_tallies()
+
+
+schedule.looks_first(
+    "audit.chain",
+    looks.any_row(AuditTally.objects.all, lambda: AuditEntry.objects.filter(object_kind="")),
+    at_rest_s=AT_REST_S,
+)

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db.models import Exists, F, OuterRef, Q, Subquery
 
+from control_plane import looks
 from control_plane.audit import queries as audit
 from control_plane.audit.models import AuditHead
 from control_plane.audit_topics.models import OFF, ON, AuditTopic
@@ -38,6 +39,9 @@ class AuditTopicState:
     def lag(self) -> int:
         """Entries that the topic does not have yet."""
         return max(0, self.newest - self.position)
+
+
+_is_any_on = looks.any_row(lambda: AuditTopic.objects.filter(state=ON))
 
 
 def row_of(tenant: Tenant) -> AuditTopic | None:
@@ -77,6 +81,8 @@ def due(now: datetime, *, most: int, without: Collection[int]) -> list[AuditTopi
     """Those that have something to get and may be written to now, the longest due first; of closed and suspended
     tenants none: their keys are refused.
     """
+    if not _is_any_on():
+        return []
     rows = (
         AuditTopic.objects.filter(state=ON, due_at__lte=now)
         .annotate(newest=_NEWEST)

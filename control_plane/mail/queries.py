@@ -1,6 +1,6 @@
 """Reads e-mails: those that are due, and how many an address got lately."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -16,7 +16,12 @@ mailboxes.
 
 def due(limit: int) -> QuerySet[Mail]:
     """E-mails to try now, the oldest first."""
-    return Mail.objects.filter(due_at__lte=timezone.now()).order_by("due_at")[:limit]
+    return all_due(timezone.now()).order_by("due_at")[:limit]
+
+
+def all_due(now: datetime) -> QuerySet[Mail]:
+    """E-mails to try at that time."""
+    return Mail.objects.filter(due_at__lte=now)
 
 
 def has_enough(to: str, kind: str) -> bool:

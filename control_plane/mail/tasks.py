@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from control_plane import schedule
+from control_plane import looks, schedule
 from control_plane.mail import queries, sending
 
 AT_REST_S = 60.0
@@ -14,4 +14,4 @@ def send() -> None:
     sending.send_due()
 
 
-schedule.looks_first("mail.send", lambda: queries.due(1).exists(), at_rest_s=AT_REST_S)
+schedule.looks_first("mail.send", looks.any_due(queries.all_due), at_rest_s=AT_REST_S)

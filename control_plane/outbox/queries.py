@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from django.db.models import Max, Min, Q
+from django.db.models import Max, Min, Q, QuerySet
 from django.utils import timezone
 
 from control_plane.outbox.models import Delivery
@@ -61,9 +61,8 @@ def refusals(kind: str, generations: Mapping[str, int]) -> dict[str, PenstockErr
 
 def due(now: datetime, limit: int) -> list[tuple[str, str]]:
     """(kind, object id) of each delivery that is due and has no lease, longest waiting first."""
-    free = Q(lease_until=None) | Q(lease_until__lte=now)
     return list(
-        Delivery.objects.filter(free, delivered_at=None, next_attempt_at__lte=now)
+        rows_due(now)
         .values_list("kind", "object_id")
         .annotate(first=Min("next_attempt_at"))
         .order_by("first")
@@ -71,9 +70,10 @@ def due(now: datetime, limit: int) -> list[tuple[str, str]]:
     )
 
 
-def is_anything_due() -> bool:
-    """Whether `due` would find something now."""
-    return bool(due(timezone.now(), 1))
+def rows_due(now: datetime) -> QuerySet[Delivery]:
+    """Deliveries that are due and have no lease."""
+    free = Q(lease_until=None) | Q(lease_until__lte=now)
+    return Delivery.objects.filter(free, delivered_at=None, next_attempt_at__lte=now)
 
 
 def waits(kind: str) -> bool:

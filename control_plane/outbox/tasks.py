@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from control_plane import schedule
+from control_plane import looks, schedule
 from control_plane.outbox import delivery, queries
 from control_plane.processes import actions as processes
 
@@ -30,4 +30,4 @@ def sweep() -> None:
     processes.beat("ready")
 
 
-schedule.looks_first("outbox.sweep", queries.is_anything_due, at_rest_s=HEARTBEAT_S)
+schedule.looks_first("outbox.sweep", looks.any_due(queries.rows_due), at_rest_s=HEARTBEAT_S)

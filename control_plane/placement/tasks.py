@@ -4,7 +4,7 @@ import logging
 
 from celery import shared_task
 
-from control_plane import schedule
+from control_plane import looks, schedule
 from control_plane.placement import driving
 from control_plane.placement.balancing import look
 from penstock.contract.errors import BrokerUnavailable, PenstockError
@@ -32,4 +32,4 @@ def balance() -> None:
         _log.warning("the balancer did nothing", extra={"error": error.message})
 
 
-schedule.looks_first("placement.drive", schedule.any_row(*driving.ORDERED), at_rest_s=AT_REST_S)
+schedule.looks_first("placement.drive", looks.any_row(*driving.ORDERED), at_rest_s=AT_REST_S)

@@ -15,7 +15,7 @@ from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.contract.api_keys import MalformedApiKey, parse_api_key
-from penstock.contract.errors import BrokerUnavailable, InvalidRequest
+from penstock.contract.errors import AlreadyExists, BrokerUnavailable, InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import UNLIMITED
 from penstock.private_file import write_private
@@ -31,8 +31,11 @@ USAGE_READER = "usage-reader"
 OPERATOR = "operator"
 INTERNAL_TOPICS = {"__usage": 3, "__groups": 8}
 """Name -> partitions. They keep everything; usage and offsets go only when their own rules say so."""
+PROBE_TOPIC = "probes"
+"""Of the system tenant, which is neither metered nor billed. Made by a prober that was given no other."""
 WITHIN_S = 60.0
 
+_PROBES_KEPT_MS = 3_600_000
 _RETRY_S = 0.2
 
 
@@ -55,6 +58,30 @@ def bootstrap(within_s: float = WITHIN_S) -> None:
         _delivered(topic_actions.KIND_TOPIC, topics.topic(tenant, name), deadline)
     _delivered(tenant_actions.KIND_KEY, _usage_key(actor, tenant), deadline)
     _operator_token(actor)
+
+
+def make_probe_topic(within_s: float = WITHIN_S) -> None:
+    """The topic that probes write and read, a partition a broker, unless it is there. Returns when the brokers have it.
+    Raises `BrokerUnavailable`.
+    """
+    actor = system("prober")
+    deadline = time.monotonic() + within_s
+    tenant = tenants.system_tenant()
+    if tenant is None:
+        raise BrokerUnavailable("the service has no tenant of its own yet: run `bootstrap` first")
+    if not topics.topics(tenant).filter(name=PROBE_TOPIC).exists():
+        _wait_for_brokers(deadline)
+        try:
+            topic_actions.create_topic(
+                actor,
+                tenant,
+                name=PROBE_TOPIC,
+                partitions=len(config.current().brokers.internal),
+                settings={"retention_ms": _PROBES_KEPT_MS},
+            )
+        except AlreadyExists:
+            pass  # another prober has made it meanwhile
+    _delivered(topic_actions.KIND_TOPIC, topics.topic(tenant, PROBE_TOPIC), deadline)
 
 
 def _wait_for_brokers(deadline: float) -> None:

@@ -5,10 +5,11 @@ import logging
 from celery import shared_task
 
 from billing.unit_rates import unit_rates
-from control_plane import schedule
+from control_plane import looks, schedule
 from control_plane.brokers import client
 from control_plane.reconciliation import purging
 from control_plane.reconciliation.rounds import Rounds
+from control_plane.topics import queries as topics
 from penstock.contract.errors import BrokerUnavailable
 from quotas import budget_notices, budget_queries, storage_warnings
 from tenants.closing import queries as closing
@@ -18,6 +19,7 @@ from tenants.key_use import actions, peppers
 KEY_USE_WITHIN_S = 600.0
 """Ten rounds: what a broker did not tell in one, it tells in the next."""
 CLOSED_AT_REST_S = 60.0
+BINS_AT_REST_S = 300.0
 _rounds = Rounds()
 _log = logging.getLogger(__name__)
 
@@ -82,7 +84,8 @@ def reconcile() -> None:
         _log.warning("nothing was reconciled", extra={"error": error.message})
 
 
-schedule.looks_first("cluster.drive_closed", schedule.any_row(closing.closed), at_rest_s=CLOSED_AT_REST_S)
+schedule.looks_first("cluster.drive_closed", looks.any_row(closing.closed), at_rest_s=CLOSED_AT_REST_S)
+schedule.looks_first("cluster.empty_bins", looks.any_due(topics.purge_due), at_rest_s=BINS_AT_REST_S)
 schedule.looks_first(
-    "cluster.note_budgets", schedule.any_row(budget_queries.any_budget), at_rest_s=CLOSED_AT_REST_S
+    "cluster.note_budgets", looks.any_row(budget_queries.any_budget), at_rest_s=CLOSED_AT_REST_S
 )

@@ -9,7 +9,8 @@ from tempfile import TemporaryFile
 from typing import Any, ClassVar
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
+from django.db.backends.sqlite3.base import DatabaseWrapper as SqliteDatabase
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -193,13 +194,25 @@ def _one_moment() -> Iterator[None]:
     """A transaction whose statements all see the database as it is at the first of them: a credit note that is issued
     while a bundle is written would be in its chain and not in its invoice, which is wrong for those who prove it.
 
-    SQLite does so by itself.
+    It only reads, so on SQLite it must not begin as the others do, with the one lock for writing: a large bundle would
+    keep every change of the service waiting.
     """
-    outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        if outermost and connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    if connection.in_atomic_block:
+        yield
+        return
+    database = connections[DEFAULT_DB_ALIAS]
+    if isinstance(database, SqliteDatabase):
+        # Its types leave this attribute out.
+        before = database.transaction_mode  # type: ignore[attr-defined]
+        database.transaction_mode = "DEFERRED"  # type: ignore[attr-defined]
+        try:
+            with transaction.atomic():
+                yield
+        finally:
+            database.transaction_mode = before  # type: ignore[attr-defined]
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         yield
 
 
@@ -248,7 +261,9 @@ class FocusView(TenantView):
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """What was invoiced and credited, as a file of FOCUS 1.2: by topic, day and price. With `from` and `to`: what
-        was issued in that time. Amounts of one InvoiceId add up to that document's total.
+        was issued in that time, and corrections of what was made void in it. Amounts of one InvoiceId add up to that
+        document's total, to 0 if it is void. A name that a spreadsheet would take as a formula begins with an
+        apostrophe.
         """
         rows = focus_exports.rows(
             self.tenant,

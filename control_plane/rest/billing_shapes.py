@@ -8,6 +8,7 @@ from rest_framework import serializers
 from billing import queries
 from billing.draft_queries import Draft
 from billing.models import BillingEntry, CreditNote, Cut, Invoice
+from billing.voids import void_at
 from control_plane.api.shapes import Moment, StrictSerializer
 from penstock.rules.timestamps import time_ms
 
@@ -102,6 +103,9 @@ class InvoiceShape(serializers.Serializer[Any]):
     cut = serializers.CharField(source="cut.public_id")
     total_micro = serializers.IntegerField(allow_null=True)
     issued_at = Moment(allow_null=True)
+    void_at = serializers.SerializerMethodField(
+        help_text="When an operator took it back: nothing of it is to be paid. null: it counts."
+    )
     gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     lines = LineShape(many=True)
     charges = ChargeShape(
@@ -113,6 +117,11 @@ class InvoiceShape(serializers.Serializer[Any]):
     audit_head = serializers.SerializerMethodField(
         help_text="The audit log's newest entry when the invoice was issued; null for a draft."
     )
+
+    @extend_schema_field(Moment(allow_null=True))
+    def get_void_at(self, invoice: Invoice) -> Any:
+        found = void_at(invoice)
+        return None if found is None else Moment().to_representation(found)
 
     def get_credited_micro(self, invoice: Invoice) -> int:
         return sum(note.total_micro for note in invoice.credit_notes.all())

@@ -50,7 +50,10 @@ class CostImportShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     source = serializers.CharField(source="source.name")  # type: ignore[assignment]
     sha256 = serializers.CharField(help_text="Equal digests are equal costs, however the file was written.")
-    months = serializers.ListField(child=serializers.CharField(), help_text="In which its costs begin.")
+    months = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="In which its costs begin, or the export has rows: what the source had in them before is replaced.",
+    )
     rows = serializers.IntegerField(help_text="Of the file.")
     costs = serializers.IntegerField(help_text="That it became.")
     totals = serializers.DictField(child=serializers.IntegerField(), help_text="Currency -> micro-units.")

@@ -34,6 +34,10 @@ REMEMBERED_MAX = 10_000
 """Answers, of about 1 KiB each; beyond it the oldest are removed, and those callers refused the long way."""
 AT_ONCE = 10
 """Answers of a count that leave at once: calls that were under way when the rate was reached are not slowed down."""
+APART_S = 0.01
+SPREAD_S_MAX = 0.5
+"""Delayed answers leave one after the other, so that their callers do not all come back at once and go the whole way
+before the first of them is refused again."""
 _STATUS = "429 Too Many Requests"
 _log = logging.getLogger("control_plane.requests")
 
@@ -68,8 +72,9 @@ class EarlyRefusals:
             answer, match = again
             metrics.count(environ["REQUEST_METHOD"], match.route, 429, self._clock() - began)
             metrics.count_limit(answer.refused.tenant, answer.refused.limit)
-            if answer.times > AT_ONCE:
-                delay(environ, answer.until)
+            late = answer.times - AT_ONCE
+            if late > 0:
+                delay(environ, answer.until + min((late - 1) * APART_S, SPREAD_S_MAX))
             start_response(_STATUS, [*answer.headers, (HEADER, request_id_of(environ))])
             return [answer.body]
         headers: list[tuple[str, str]] = []
@@ -114,7 +119,10 @@ class EarlyRefusals:
             body=body,
         )
         with self._lock:
-            before = self._answers.pop(key, None)
+            before = self._answers.get(key)
+            if before is not None and now < before.until:
+                return  # of a call that was refused at the same time: what it would give again begins once
+            self._answers.pop(key, None)
             self._answers[key] = answer
             self._forget_ended(now)
             if len(self._answers) > REMEMBERED_MAX:

@@ -15,8 +15,9 @@ from control_plane.brokers.view import TenantUseSeen
 from control_plane.rest.views import CallerView, TenantView, answer_change, tagged
 from control_plane.topics import plan_use
 from penstock.contract.errors import Forbidden, InvalidRequest
+from penstock.rules.service_levels import SHIPPED_LEVELS, STANDARD_1
 from quotas import actions, queries
-from quotas.plans import Limits, Plan, limits_from
+from quotas.plans import Limits, Plan, level_from, limits_from
 from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
 from tenants.roles import Permission, Standing, allowed
@@ -33,6 +34,7 @@ class LimitsInput(shapes.StrictSerializer):
     keys_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     consume_bytes_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
     rest_calls_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    rest_processor_ms_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
     connections_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     groups_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     requests_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
@@ -56,6 +58,14 @@ class QuotasInput(LimitsInput):
 class PlanInput(shapes.StrictSerializer):
     name = serializers.CharField(max_length=100, trim_whitespace=False)
     limits = LimitsInput(help_text="What is not named has no limit.")
+    service_level = serializers.DictField(
+        required=False,
+        help_text="An object with the `name` alone of a shipped level,"
+        f" {' or '.join(one.name for one in SHIPPED_LEVELS)}. Or a level of the plan's own: `target_parts`, `tiers` of"
+        " `below_parts` and `basis_points`, and if wanted `latency_ms` (a produce request that takes longer is a failed"
+        " one) and `latency` with `within_ms`, `target_parts` and `tiers`. Shares are in parts of 10^9. Without it"
+        f" {STANDARD_1.name}.",
+    )
 
 
 class LimitsShape(serializers.Serializer[Any]):
@@ -77,6 +87,9 @@ class LimitsShape(serializers.Serializer[Any]):
         help_text="Bytes per second of batches as pushed to consumers, over all brokers."
     )
     rest_calls_per_s = serializers.IntegerField(help_text="Calls of REST per second, of all callers.")
+    rest_processor_ms_per_s = serializers.IntegerField(
+        help_text="Milliseconds of processor time that calls of REST take per second, of all callers."
+    )
     connections_max = serializers.IntegerField(help_text="Connections with open calls at one broker.")
     groups_max = serializers.IntegerField(help_text="Consumer groups, over all brokers.")
     requests_per_s = serializers.IntegerField(help_text="Requests of clients per second, over all brokers.")
@@ -97,10 +110,35 @@ class LimitsShape(serializers.Serializer[Any]):
     )
 
 
+class TierShape(serializers.Serializer[Any]):
+    below_parts = serializers.IntegerField(help_text="Below that share, in parts of 10^9, …")
+    basis_points = serializers.IntegerField(help_text="… so much of the month's charge is credited.")
+
+
+class LatencyObjectiveShape(serializers.Serializer[Any]):
+    """99 % of the good produce requests take at most `within_ms`, in `target_parts` of the five-minute windows."""
+
+    within_ms = serializers.IntegerField()
+    target_parts = serializers.IntegerField(help_text="In parts of 10^9.")
+    tiers = TierShape(many=True)
+
+
+class PlanLevelShape(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="`plan/…`: of the plan alone.")
+    version = serializers.IntegerField()
+    target_parts = serializers.IntegerField(help_text="The share of good requests, in parts of 10^9.")
+    latency_ms = serializers.IntegerField(
+        allow_null=True, help_text="A produce request that takes longer is a failed one; null: none is."
+    )
+    tiers = TierShape(many=True)
+    latency = LatencyObjectiveShape(allow_null=True)
+
+
 class PlanShape(serializers.Serializer[Any]):
     name = serializers.CharField()
     version = serializers.IntegerField()
     limits = LimitsShape()
+    service_level = PlanLevelShape(help_text="Of months that begin while a tenant is on the plan.")
 
 
 class LimitUseShape(serializers.Serializer[Any]):
@@ -149,6 +187,9 @@ class QuotasShape(serializers.Serializer[Any]):
     )
     rest_calls_per_s = serializers.SerializerMethodField(
         help_text="Calls of REST per second, of all callers; 0 = no limit."
+    )
+    rest_processor_ms_per_s = serializers.SerializerMethodField(
+        help_text="Milliseconds of processor time that calls of REST take per second, of all callers; 0 = no limit."
     )
     connections_max = serializers.SerializerMethodField(
         help_text="Connections with open calls at one broker; 0 = no limit."
@@ -210,6 +251,9 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_rest_calls_per_s(self, tenant: Tenant) -> int:
         return self._limits.rest_calls_per_s
+
+    def get_rest_processor_ms_per_s(self, tenant: Tenant) -> int:
+        return self._limits.rest_processor_ms_per_s
 
     def get_connections_max(self, tenant: Tenant) -> int:
         return self._limits.connections_max
@@ -353,7 +397,7 @@ class PlansView(CallerView):
         responses={200: shapes.listed("Plan", PlanShape(many=True)), **shapes.problems()},
     )
     def get(self, request: Request) -> Response:
-        """Every version of every plan, with its limits."""
+        """Every version of every plan, with its limits and its service level."""
         rows = in_memory(queries.plans, key=lambda plan: (plan.name, f"{plan.version:010d}"))
         return self.paged(rows, PlanShape)
 
@@ -366,12 +410,14 @@ class PlansView(CallerView):
     def post(self, request: Request) -> Response:
         """Operators: publish a plan, or the next version of one. Tenants on earlier versions stay there.
 
-        Publishing the same limits again changes nothing.
+        Publishing the same limits and service level again changes nothing.
         """
         asked = PlanInput(data=request.data)
         asked.is_valid(raise_exception=True)
         limits = limits_from(asked.validated_data["limits"])
-        plan = actions.publish_plan(self.actor, asked.validated_data["name"], limits)
+        name, level = asked.validated_data["name"], asked.validated_data.get("service_level")
+        wanted = STANDARD_1 if level is None else level_from(name, level)
+        plan = actions.publish_plan(self.actor, name, limits, wanted)
         return Response(PlanShape(plan).data, status=201)
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,6 +17,8 @@ from control_plane.api import shapes
 from control_plane.rest.billing import PDF
 from control_plane.rest.views import OperatorView, TenantView
 from penstock.contract import documents
+from penstock.rules.service_level_months import latency_shown
+from penstock.rules.service_levels import LATENCY_MIN
 from tenants.models import Tenant
 from tenants.roles import Permission
 
@@ -53,8 +55,31 @@ class ServiceDayShape(serializers.Serializer[Any]):
     )
 
 
+class LatencyMonthShape(serializers.Serializer[Any]):
+    """In so many of the five-minute windows 99 % of the good produce requests took at most `within_ms`."""
+
+    within_ms = serializers.IntegerField()
+    target_parts = serializers.IntegerField(help_text="In parts of 10^9.")
+    judged = serializers.IntegerField(
+        help_text=f"Windows with at least {LATENCY_MIN} good produce requests; others count neither way."
+    )
+    missed = serializers.IntegerField(help_text="Of them, windows that were too slow.")
+    parts = serializers.IntegerField(allow_null=True, help_text=f"The share of windows in time. {_PARTS}")
+
+
+class LeaderlessShape(serializers.Serializer[Any]):
+    topic = serializers.CharField()
+    topic_id = serializers.CharField()
+    seconds = serializers.IntegerField(help_text="Of all its partitions together.")
+
+
 class ServiceLevelShape(serializers.Serializer[Any]):
     month = serializers.CharField(source="document.month")
+    level = serializers.CharField(
+        source="document.level.name",
+        help_text="Of the plan that the tenant was on when the month, or the tenant, began.",
+    )
+    level_version = serializers.IntegerField(source="document.level.version")
     provisional = serializers.BooleanField(help_text="It is not posted yet: its numbers may change.")
     report = serializers.SerializerMethodField(help_text="The id of the posted report; empty before.")
     binding_parts = serializers.IntegerField(
@@ -72,8 +97,16 @@ class ServiceLevelShape(serializers.Serializer[Any]):
         source="document.charge_micro", help_text="Of issued invoices of the month, before credit and tax."
     )
     credit_micro = serializers.IntegerField(source="document.credit_micro")
+    latency = serializers.SerializerMethodField(
+        help_text="Of a level that promises latencies; of its credit and that of the binding share the higher counts."
+    )
     latencies = LatencyPercentilesShape(many=True)
     days = ServiceDayShape(many=True)
+    leaderless = LeaderlessShape(
+        many=True,
+        help_text="Topics of which partitions had no leader, the longest first, at most"
+        f" {service_level_reports.LEADERLESS_MAX}. Each second counts as a failed produce and a failed fetch request.",
+    )
     document = serializers.SerializerMethodField(
         help_text="The evidence: windows with failures, runs, exclusions, invoices. All other numbers follow from it."
     )
@@ -83,6 +116,10 @@ class ServiceLevelShape(serializers.Serializer[Any]):
 
     def get_report(self, found: service_level_reports.MonthReport) -> str:
         return "" if found.posted is None else found.posted.public_id
+
+    @extend_schema_field(LatencyMonthShape(allow_null=True))
+    def get_latency(self, found: service_level_reports.MonthReport) -> dict[str, int | None] | None:
+        return latency_shown(found.document)
 
     def get_document(self, found: service_level_reports.MonthReport) -> dict[str, Any]:
         return dict(documents.plain(found.document))

@@ -1,4 +1,4 @@
-"""What tenants may call of REST in a second, as this process read it a moment ago: no request asks the database for it.
+"""What tenants may use of REST, as this process read it a moment ago: no request asks the database for it.
 
 A change of the limit counts within `FRESH_S` in every process.
 """
@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+from quotas.plans import Limits
 from quotas.queries import limits_of
 from tenants.models import Tenant
 
@@ -22,17 +23,17 @@ class TenantRates:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: OrderedDict[int, tuple[int, float]] = OrderedDict()
-        """By tenant: its limit, and when that is to be read again. The oldest first."""
+        self._known: OrderedDict[int, tuple[Limits, float]] = OrderedDict()
+        """By tenant: its limits, and when they are to be read again. The oldest first."""
 
-    def of(self, tenant: Tenant) -> int:
-        """0 = no limit."""
+    def of(self, tenant: Tenant) -> Limits:
+        """The tenant's limits."""
         now = self._clock()
         with self._lock:
             known = self._known.get(tenant.pk)
         if known is not None and now < known[1]:
             return known[0]
-        found = limits_of(tenant).rest_calls_per_s
+        found = limits_of(tenant)
         with self._lock:
             self._known[tenant.pk] = (found, now + FRESH_S)
             self._known.move_to_end(tenant.pk)
@@ -47,8 +48,3 @@ class TenantRates:
 
 
 tenant_rates = TenantRates()
-
-
-def rest_calls_per_s(tenant: Tenant) -> int:
-    """The tenant's limit; 0 = none."""
-    return tenant_rates.of(tenant)

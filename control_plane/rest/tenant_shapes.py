@@ -7,6 +7,10 @@ from rest_framework import serializers
 from control_plane.api.shapes import Condition, Delivery, Moment, StrictSerializer
 from tenants.people.requirement_actions import GRACE_DAYS, GRACE_DAYS_MAX
 
+_CURRENCY = (
+    "What the new tenant is invoiced in, for good: of a price book in effect. Without it as the first prices."
+)
+
 
 class SignUpInput(StrictSerializer):
     email = serializers.CharField(max_length=254)
@@ -24,10 +28,18 @@ class SignUpInput(StrictSerializer):
         required=False,
         help_text="Token of an invitation: the person joins its tenant or organisation, and no tenant is made.",
     )
+    currency = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=3,
+        help_text=_CURRENCY + " With a mail server it is chosen with the link; not with an invitation.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("tenant" in attrs) == ("invitation" in attrs):
             raise serializers.ValidationError({"tenant": ["either this or an invitation is required"]})
+        if attrs.get("currency") and "invitation" in attrs:
+            raise serializers.ValidationError({"currency": ["not with an invitation, which makes no tenant"]})
         return attrs
 
 
@@ -37,6 +49,7 @@ class FinishSignUpInput(StrictSerializer):
     tenant = serializers.CharField(
         max_length=100, required=False, help_text="Another name of the new tenant than the one given before."
     )
+    currency = serializers.CharField(required=False, allow_blank=True, max_length=3, help_text=_CURRENCY)
 
 
 class MailSent(serializers.Serializer[Any]):
@@ -60,7 +73,7 @@ class TenantInput(StrictSerializer):
         required=False,
         allow_blank=True,
         max_length=3,
-        help_text="What it is invoiced in, for good: of a price book in effect. Without it as the first prices.",
+        help_text=_CURRENCY,
     )
 
 

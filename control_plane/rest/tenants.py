@@ -31,16 +31,21 @@ from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, joining, queries
 from tenants.addresses import actions as addresses
 from tenants.closing import actions as closing
-from tenants.models import Membership, Organisation, Tenant
+from tenants.models import Membership, Organisation, Person, Tenant
 from tenants.people import requirement_actions as requirement
 from tenants.people.requirement_actions import GRACE_DAYS
 from tenants.roles import Permission
 from tenants.sign_in import actions as sign_ins
 
 
-class SignUpView(PublicView):
+class _NewcomersView(PublicView):
     throttle_classes = (SignUpThrottle,)
 
+    def _open_account(self, tenant: Tenant, owner: Person, currency: str) -> None:
+        account_actions.open_for_newcomer(tenant, owner.public_id, self.request_id(), self.source(), currency)
+
+
+class SignUpView(_NewcomersView):
     @extend_schema(
         operation_id="sign_up",
         request=SignUpInput,
@@ -56,7 +61,10 @@ class SignUpView(PublicView):
         given = SignUpInput(data=request.data)
         given.is_valid(raise_exception=True)
         email = given.validated_data["email"]
+        currency = given.validated_data.get("currency", "")
         if "invitation" not in given.validated_data and config.current().mail is not None:
+            if currency:
+                raise InvalidRequest("currency: it is chosen with the link that is mailed, at sign-up/finish")
             addresses.ask_to_sign_up(
                 email=email,
                 tenant_name=given.validated_data["tenant"],
@@ -81,22 +89,22 @@ class SignUpView(PublicView):
             tenant = member.tenant if isinstance(member, Membership) else None
             organisation = None if isinstance(member, Membership) else member.organisation
         else:
-            person, tenant, token = actions.sign_up(
-                email=email,
-                password=password,
-                tenant_name=given.validated_data["tenant"],
-                request_id=self.request_id(),
-                source=self.source(),
-                browser=self.browser(),
-            )
+            with transaction.atomic():
+                person, tenant, token = actions.sign_up(
+                    email=email,
+                    password=password,
+                    tenant_name=given.validated_data["tenant"],
+                    request_id=self.request_id(),
+                    source=self.source(),
+                    browser=self.browser(),
+                )
+                self._open_account(tenant, person, currency)
         context = {"delivered": tenant is not None and is_delivered(tenant, actions.KIND_TENANT)}
         found = {"person": person, "tenant": tenant, "organisation": organisation, "token": token}
         return Response(SignedUp(found, context=context).data, status=201)
 
 
-class FinishSignUpView(PublicView):
-    throttle_classes = (SignUpThrottle,)
-
+class FinishSignUpView(_NewcomersView):
     @extend_schema(
         operation_id="sign_up_finish",
         request=FinishSignUpInput,
@@ -107,14 +115,16 @@ class FinishSignUpView(PublicView):
         """Make the account of a link that was mailed. The address is verified."""
         given = FinishSignUpInput(data=request.data)
         given.is_valid(raise_exception=True)
-        person, tenant, token = addresses.sign_up_by_link(
-            given.validated_data["token"],
-            password=given.validated_data["password"],
-            tenant_name=given.validated_data.get("tenant", ""),
-            request_id=self.request_id(),
-            source=self.source(),
-            browser=self.browser(),
-        )
+        with transaction.atomic():
+            person, tenant, token = addresses.sign_up_by_link(
+                given.validated_data["token"],
+                password=given.validated_data["password"],
+                tenant_name=given.validated_data.get("tenant", ""),
+                request_id=self.request_id(),
+                source=self.source(),
+                browser=self.browser(),
+            )
+            self._open_account(tenant, person, given.validated_data.get("currency", ""))
         context = {"delivered": is_delivered(tenant, actions.KIND_TENANT)}
         answer = SignedUp({"person": person, "tenant": tenant, "token": token}, context=context)
         return Response(answer.data, status=201)

@@ -125,12 +125,18 @@ class PricesShape(serializers.Serializer[Any]):
     )
     credits = serializers.ListField(child=serializers.DictField(), source="terms.credits", help_text=_CREDITS)
     tax = serializers.DictField(source="terms.tax", allow_null=True, help_text=_TAX)
+    tax_stated_by = serializers.SerializerMethodField(
+        help_text="`stripe_tax`: tax comes on top, and is known when the invoice is issued. Empty: it does not."
+    )
     credits_left = serializers.SerializerMethodField(
         help_text="What would be left of each grant if the period ended now."
     )
     lines = CostLineShape(source="rated.lines", many=True)
     charges = CostChargeShape(source="charged.charges", many=True)
     total_micro = serializers.IntegerField(help_text="The sum of lines and charges.")
+
+    def get_tax_stated_by(self, cost: RunningCost) -> str:
+        return str(cost.terms.get("tax_stated_by", ""))
 
     @extend_schema_field(LeftShape(many=True))
     def get_credits_left(self, cost: RunningCost) -> Any:

@@ -8,9 +8,10 @@ from rest_framework.throttling import SimpleRateThrottle
 from control_plane.api.problems import RateReached
 from control_plane.keyed_digests import keyed_digest
 from control_plane.rate_counters import counters
-from control_plane.rest import tenant_rates
 from control_plane.rest.callers import Caller, caller_of
-from quotas.queries import calls_name
+from control_plane.rest.processor_time import Call, processor_time
+from control_plane.rest.tenant_rates import REST_CALLS, tenant_rates
+from quotas.queries import call_time_name, calls_name
 from tenants.models import Tenant
 
 if TYPE_CHECKING:
@@ -43,21 +44,32 @@ class CallerThrottle(SimpleRateThrottle):
         return f"throttle:{self.scope}:{who}"
 
 
-def count_tenant_call(tenant: Tenant, caller: Caller) -> None:
-    """A call of REST about the tenant, which `rest_calls_per_s` bounds over all its callers. Operators are not counted:
-    they change the limit. Raises `RateReached`.
+def count_tenant_call(tenant: Tenant, caller: Caller) -> Call | None:
+    """A call of REST about the tenant, of which `rest_calls_per_s` and `rest_processor_ms_per_s` are bounds over all
+    its callers. Operators are not counted: they change the limits. Returns the call where what it takes is to be
+    counted. Raises `RateReached`.
     """
     if caller.operator is not None:
-        return
-    most = tenant_rates.rest_calls_per_s(tenant)
-    if most:
-        _spend(calls_name(tenant), most, 1, tenant_rates.REST_CALLS, f"of tenant {tenant.public_id}")
+        return None
+    limits, whose = tenant_rates.of(tenant), f"of tenant {tenant.public_id}"
+    if limits.rest_calls_per_s:
+        _spend(calls_name(tenant), limits.rest_calls_per_s, 1, REST_CALLS, whose)
+    if not limits.rest_processor_ms_per_s:
+        return None
+    return processor_time.begin(call_time_name(tenant), limits.rest_processor_ms_per_s, whose)
 
 
 def _spend(name: str, most: int, window_s: int, limit: str, whose: str) -> None:
     spent = counters().spend(name, most=most, window_s=window_s)
     if not spent.allowed:
-        raise RateReached(limit=limit, whose=whose, most=most, window_s=window_s, clears_in_s=spent.left_s)
+        span = "second" if window_s == 1 else "minute" if window_s == 60 else f"{window_s} s"
+        raise RateReached(
+            limit=limit,
+            whose=whose,
+            most=f"{most} a {span}",
+            used=f"{most} were made",
+            clears_in_s=spent.left_s,
+        )
 
 
 class SignUpThrottle(CallerThrottle):

@@ -12,6 +12,7 @@ from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
 from control_plane.api import etags, idempotency, metrics, pages, parameters, problems
+from control_plane.api.middleware import TOOK
 from control_plane.api.models import IdempotentRequest
 from control_plane.api.parameters import TENANT_HEADER
 from control_plane.api.shapes import Delivery
@@ -20,6 +21,7 @@ from control_plane.outbox import in_request
 from control_plane.outbox.models import DesiredObject
 from control_plane.rest import counting, dry_runs, throttles
 from control_plane.rest.callers import Caller, TenantAccess, access_of, caller_of
+from control_plane.rest.processor_time import REST_PROCESSOR
 from control_plane.rest.tenant_rates import REST_CALLS
 from control_plane.rest.throttles import CALLER_RATE
 from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
@@ -28,6 +30,8 @@ from tenants.roles import Permission, Standing, allowed
 
 REFUSED_BY_RATE = "penstock.refused_by_rate"
 """Where a `RefusedByRate` stands in the environment of a call that was refused so."""
+_OF_TENANT = (REST_CALLS, REST_PROCESSOR)
+"""Rates of calls of all a tenant's callers together."""
 _SET_BY_DELIVERY = ("delivered_generation", "conditions", "topic_id")
 """The topic id too: if the brokers have lost a topic, it is made again under another id."""
 
@@ -156,10 +160,10 @@ class CallerView(APIView):
         limit = getattr(exc, "limit", "")
         if limit:
             tenant = self._count_limit(limit)
-            if isinstance(exc, problems.RateReached) and limit in (CALLER_RATE, REST_CALLS):
+            if isinstance(exc, problems.RateReached) and limit in (CALLER_RATE, *_OF_TENANT):
                 self.request.META[REFUSED_BY_RATE] = RefusedByRate(
                     limit=limit,
-                    of_tenant=limit == REST_CALLS,
+                    of_tenant=limit in _OF_TENANT,
                     tenant=tenant,
                     clears_in_s=exc.clears_in_s,
                 )
@@ -229,7 +233,7 @@ class TenantView(CallerView):
     """The permission that each method requires, by the table in tenants.roles."""
     access: TenantAccess
     counted: ClassVar[bool] = True
-    """Whether its calls count for `rest_calls_per_s`; not those that show the limit."""
+    """Whether its calls count for the tenant's rates of REST; not those that show the limits."""
 
     @property
     def tenant(self) -> Tenant:
@@ -251,7 +255,9 @@ class TenantView(CallerView):
             self.access.require(permission)
         if self.counted:
             # Only what the caller may do: the calls of a key that may do little would use up the owner's.
-            throttles.count_tenant_call(self.tenant, self.caller)
+            call = throttles.count_tenant_call(self.tenant, self.caller)
+            if call is not None:
+                request.META[TOOK] = call.ended
 
 
 def tagged(row: DesiredObject, shown: Serializer[Any], status: int = 200) -> Response:

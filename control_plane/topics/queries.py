@@ -1,6 +1,7 @@
 """Reads topics, always of one tenant; the service itself reads by public id."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
@@ -42,8 +43,12 @@ def binned_topic(tenant: Tenant, public_id: str, visible: Callable[[str], bool] 
 
 def topics_to_purge() -> QuerySet[Topic]:
     """Topics of all tenants whose time in the recycle bin is over, oldest first: for the service itself."""
-    due = Topic.objects.filter(deleted_at=None, binned_at__isnull=False, purge_at__lte=timezone.now())
-    return due.select_related("tenant").order_by("purge_at", "pk")
+    return purge_due(timezone.now()).select_related("tenant").order_by("purge_at", "pk")
+
+
+def purge_due(now: datetime) -> QuerySet[Topic]:
+    """Topics of all tenants whose time in the recycle bin is over at that time."""
+    return Topic.objects.filter(deleted_at=None, binned_at__isnull=False, purge_at__lte=now)
 
 
 def bin_possible() -> bool:

@@ -131,7 +131,7 @@ class Delivered(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., group: _Optional[str] = ..., principal: _Optional[int] = ..., minute: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_zone_messages: _Optional[int] = ..., other_zone_bytes: _Optional[int] = ...) -> None: ...
 
 class Elapsed(_message.Message):
-    __slots__ = ("tenant", "topic_id", "topic", "principal", "minute", "connection_ms", "throttled_ms")
+    __slots__ = ("tenant", "topic_id", "topic", "principal", "minute", "connection_ms", "throttled_ms", "partition", "leaderless_ms")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,8 @@ class Elapsed(_message.Message):
     MINUTE_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_MS_FIELD_NUMBER: _ClassVar[int]
     THROTTLED_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADERLESS_MS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     topic_id: bytes
     topic: str
@@ -146,7 +148,9 @@ class Elapsed(_message.Message):
     minute: int
     connection_ms: int
     throttled_ms: int
-    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., principal: _Optional[int] = ..., minute: _Optional[int] = ..., connection_ms: _Optional[int] = ..., throttled_ms: _Optional[int] = ...) -> None: ...
+    partition: int
+    leaderless_ms: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., principal: _Optional[int] = ..., minute: _Optional[int] = ..., connection_ms: _Optional[int] = ..., throttled_ms: _Optional[int] = ..., partition: _Optional[int] = ..., leaderless_ms: _Optional[int] = ...) -> None: ...
 
 class Requests(_message.Message):
     __slots__ = ("tenant", "operation", "minute", "valid", "bad", "succeeded_seconds", "failed_seconds", "latency_buckets", "latency_counts")

@@ -1,6 +1,7 @@
-"""Which partitions have no leader, and which tenant they belong to."""
+"""Which partitions have no leader, and which topic they belong to."""
 
 from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import TopicRecord
 from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, TenantId, TopicPartition
 
 
@@ -10,9 +11,9 @@ class Leaderless:
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._revision = -1
-        self._found: dict[TopicPartition, TenantId] = {}
+        self._found: dict[TopicPartition, TopicRecord] = {}
 
-    def partitions(self) -> dict[TopicPartition, TenantId]:
+    def partitions(self) -> dict[TopicPartition, TopicRecord]:
         """Of tenants' topics that could be used else, in a fixed order: nothing of a suspended tenant's, and nothing
         in the recycle bin.
         """
@@ -23,7 +24,7 @@ class Leaderless:
                 self._found = {}
                 return self._found
             self._found = {
-                TopicPartition(topic_id, record.partition): image.topics[topic_id].tenant
+                TopicPartition(topic_id, record.partition): image.topics[topic_id]
                 for topic_id in sorted(image.blocks)
                 if topic_id in image.topics
                 and image.topics[topic_id].tenant != SYSTEM_TENANT

@@ -50,13 +50,22 @@ class DeliveredKey(NamedTuple):
 
 
 class ElapsedKey(NamedTuple):
-    """Whose time. `topic_id` and `topic` are empty for what is of no topic."""
+    """Whose time. `topic_id` and `topic` are empty for what is of no topic, `partition` is 0 for what is of none."""
 
     tenant: TenantId
     topic_id: bytes
     topic: str
     principal: int
     minute: int
+    partition: int = 0
+
+
+class Spent(NamedTuple):
+    """Milliseconds of open connections, of clients that limits delayed, and of a partition without a leader."""
+
+    connection_ms: int
+    throttled_ms: int
+    leaderless_ms: int
 
 
 class Taken(NamedTuple):
@@ -197,14 +206,17 @@ class Increments:
         row[2] += tally.other_zone_messages
         row[3] += tally.other_zone_size
 
-    def elapsed(self, key: ElapsedKey, *, connection_ms: int = 0, throttled_ms: int = 0) -> None:
-        """Time of open connections, and time by which limits delayed the client."""
+    def elapsed(
+        self, key: ElapsedKey, *, connection_ms: int = 0, throttled_ms: int = 0, leaderless_ms: int = 0
+    ) -> None:
+        """Time of open connections, by which limits delayed the client, and in which the partition had no leader."""
         row = self._elapsed.get(key)
         if row is not None:
             row[0] += connection_ms
             row[1] += throttled_ms
+            row[2] += leaderless_ms
         elif len(self._elapsed) < self._keys_max:
-            self._elapsed[key] = [connection_ms, throttled_ms]
+            self._elapsed[key] = [connection_ms, throttled_ms, leaderless_ms]
         else:
             self.forgone += 1
 
@@ -257,9 +269,9 @@ class Increments:
         """At most so many (key, sums), no longer held here."""
         return [(key, Taken(*sums)) for key, sums in self._taken(self._delivered, count_max)]
 
-    def take_elapsed(self, count_max: int) -> list[tuple[ElapsedKey, int, int]]:
-        """At most so many (key, connection ms, throttled ms), no longer held here."""
-        return [(key, sums[0], sums[1]) for key, sums in self._taken(self._elapsed, count_max)]
+    def take_elapsed(self, count_max: int) -> list[tuple[ElapsedKey, Spent]]:
+        """At most so many (key, sums), no longer held here."""
+        return [(key, Spent(*sums)) for key, sums in self._taken(self._elapsed, count_max)]
 
     def take_requests(self, count_max: int) -> list[tuple[RequestsKey, RequestSums]]:
         """At most so many (key, sums), no longer held here."""

@@ -4,9 +4,9 @@ Clients send nothing while a partition has no leader, so no broker counts a requ
 second of such a partition is one produce and one fetch request that no broker could take.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
-from penstock.contract.ids import TenantId, TopicPartition
+from penstock.contract.ids import TopicPartition
 
 _REQUEST_MS = 1_000
 
@@ -18,15 +18,15 @@ class Unserved:
         self._since: dict[TopicPartition, tuple[float, int]] = {}
         """Since when it has had no leader, in monotonic ms, and how many seconds were counted."""
 
-    def look(self, leaderless: Mapping[TopicPartition, TenantId], now_ms: float) -> dict[TenantId, int]:
-        """What came about since the last look, by tenant."""
-        gained: dict[TenantId, int] = {}
+    def look(self, leaderless: Iterable[TopicPartition], now_ms: float) -> dict[TopicPartition, int]:
+        """What came about since the last look, by partition."""
+        gained: dict[TopicPartition, int] = {}
         since: dict[TopicPartition, tuple[float, int]] = {}
-        for where, tenant in leaderless.items():
+        for where in leaderless:
             began, counted = self._since.get(where, (now_ms, 0))
             seconds = int((now_ms - began) // _REQUEST_MS)
             if seconds > counted:
-                gained[tenant] = gained.get(tenant, 0) + seconds - counted
+                gained[where] = seconds - counted
             since[where] = (began, seconds)
         self._since = since
         return gained

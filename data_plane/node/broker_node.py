@@ -9,6 +9,7 @@ from data_plane.contract import methods as internal
 from data_plane.controller.leaderless import Leaderless
 from data_plane.controller.registration import may_stop, waits_in_vain
 from data_plane.disk.port import Disk, DiskFull
+from data_plane.metadata.model import TopicRecord
 from data_plane.metadata.port import Event, MetaStore, WatchBatch
 from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.admission.fairness import Fairness
@@ -148,7 +149,7 @@ class BrokerNode:
         )
         leaderless = Leaderless(view.image)
 
-        def leaderless_as_controller() -> Mapping[TopicPartition, TenantId]:
+        def leaderless_as_controller() -> Mapping[TopicPartition, TopicRecord]:
             return leaderless.partitions() if self.control.seat.seated else {}
 
         connection_time = ConnectionTime()
@@ -188,7 +189,7 @@ class BrokerNode:
             view,
             self._gate.key_use,
             authenticator.peppers,
-            near_storage=lambda: self.storage.office.near_limit,
+            near_storage=lambda: self.storage.office.named,
         )
         hot_keys = HotKeyTable()
         self.loads = LoadCalls(

@@ -15,8 +15,6 @@ from collections.abc import Callable, Container, Iterable, Mapping
 
 from data_plane.storage.reports import (
     NAMED_MAX,
-    NAMED_PERCENT,
-    NEAR_PERCENT,
     Full,
     Kept,
     NearLimit,
@@ -25,6 +23,7 @@ from data_plane.storage.reports import (
     has_cleared,
 )
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
+from penstock.rules.nearness import CLEAR_PERCENT, is_near
 
 LOOK_MS = 1_000
 """Between looks at all tenants: a limit that was lowered, or a topic that was deleted, is then seen."""
@@ -80,8 +79,8 @@ class StorageBooks:
         self._whole: dict[BrokerId, int] = {}
         """Registration under which each broker has reported all that it leads."""
         self._full: dict[TenantId, None] = {}
-        self._near: dict[TenantId, None] = {}
-        """From NAMED_PERCENT on."""
+        self._named: dict[TenantId, None] = {}
+        """From CLEAR_PERCENT on: who is below is no longer near."""
         self._looked_ms = float("-inf")
         self._complete = False
 
@@ -92,17 +91,15 @@ class StorageBooks:
 
     @property
     def near(self) -> int:
-        """Tenants that use at least NEAR_PERCENT of their limit, full ones included."""
-        return sum(
-            self.used_bytes(tenant) * 100 >= self._limit(tenant) * NEAR_PERCENT for tenant in self._near
-        )
+        """Tenants that are near their limit, full ones included."""
+        return sum(is_near(self.used_bytes(tenant), self._limit(tenant)) for tenant in self._named)
 
     @property
-    def near_limit(self) -> NearLimit:
-        """Those who use NAMED_PERCENT of their limit or more, at most NAMED_MAX."""
+    def named(self) -> NearLimit:
+        """Those who are near their limit or may not be warned again yet, from CLEAR_PERCENT on; at most NAMED_MAX."""
         uses = [
             Use(tenant=tenant, used_bytes=self.used_bytes(tenant), limit=self._limit(tenant))
-            for tenant in sorted(self._near)
+            for tenant in sorted(self._named)
             if self._limit(tenant)
         ]
         uses.sort(key=_share, reverse=True)
@@ -169,10 +166,10 @@ class StorageBooks:
                 self._full[tenant] = None
             elif tenant in self._full and (limit == 0 or (self._complete and has_cleared(used_bytes, limit))):
                 del self._full[tenant]
-            if limit and used_bytes * 100 >= limit * NAMED_PERCENT:
-                self._near[tenant] = None
+            if limit and used_bytes * 100 >= limit * CLEAR_PERCENT:
+                self._named[tenant] = None
             else:
-                self._near.pop(tenant, None)
+                self._named.pop(tenant, None)
 
 
 def _share(use: Use) -> float:

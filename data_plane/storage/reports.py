@@ -13,10 +13,6 @@ STORAGE_BYTES_MAX = "storage_bytes_max"
 CLEARS_BELOW = 20
 """A tenant is let in again once this part of its limit is free: one segment more or less does not change it to and
 fro."""
-NEAR_PERCENT = 80
-"""From so much of the limit on operators and the tenant are warned."""
-NAMED_PERCENT = 75
-"""From so much on the controller names a tenant when it is asked; one that is below may be warned again."""
 NAMED_MAX = 1_000
 """Tenants in one answer."""
 

@@ -149,6 +149,13 @@ _OUTCOMES = {
         "429 `THROTTLED` with `Retry-After`, which is never before the count of that second ends. Operators' calls and "
         "the reading of limits are not counted. A change of it counts within 5 s.",
     ),
+    "rest_processor_ms_per_s": (
+        "control plane, all web processes together",
+        "429 `THROTTLED` with `Retry-After`: the time after which it clears if no other call of the tenant takes it. A "
+        "call is counted when it ends, with what it took on its thread of a web process, "
+        f"{plans.REST_PROCESSOR_BURST_S} s of what was not used may be made up, and it has cleared at most 60 s after "
+        "the last call. It counts the calls that `rest_calls_per_s` does, and a change of it counts within 5 s too.",
+    ),
     "requests_per_s": (
         "brokers, all together, from feature level 2 on",
         "A frame of a stream waits for its turn, and its stream takes no further one meanwhile. A call waits up to "

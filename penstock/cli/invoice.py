@@ -1,6 +1,7 @@
 """`penstock invoice`: amounts, lines, what lies under a line down to offsets, and files of FOCUS and of evidence."""
 
 import csv
+import json
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,8 @@ from penstock.cli.display import byte_text
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import rest_client
+from penstock.contract.errors import ConfigurationError, NotFound
+from penstock.private_file import write_private
 from penstock.rest.client import segment
 from penstock.rules.rating import change_text, shown_amount, unit_text
 
@@ -23,7 +26,7 @@ _DOCUMENT_S = 120.0
 
 @click.group(name="invoice", cls=Group, path=("invoice",))
 def invoice() -> None:
-    """Invoices: list, show, focus, evidence."""
+    """Invoices: list, show, focus, evidence, anchor."""
 
 
 @invoice.command("list", examples=["penstock invoice list"])
@@ -42,7 +45,7 @@ def invoice_list(timeout: float) -> None:
         [
             entry["number"],
             entry["id"],
-            entry["status"],
+            _status(entry),
             moment(entry["period_start"]),
             moment(entry["period_end"]),
             *(_quantity(entry, meter) for meter in ("messages_in", "bytes_in")),
@@ -83,8 +86,11 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         shown["credit_notes"] = notes
         print_json({**shown, "evidence": rows} if opened else shown)
         return
-    number, status, cut = shown["number"], shown["status"], shown["cut"]
+    number, status, cut = shown["number"], _status(shown), shown["cut"]
     print_fact("invoice", [number, shown["id"], status], f"Invoice {number}  {shown['id']}  {status}")
+    if shown.get("void_at"):
+        when = moment(shown["void_at"])
+        print_fact("void", [when], f"Void since {when}: it was taken back, and nothing of it is to be paid")
     start, end = moment(shown["period_start"]), moment(shown["period_end"])
     print_fact("period", [start, end, cut], f"Period  {start} to {end}, cut {cut}")
     for gap in shown["gaps"]:
@@ -132,7 +138,9 @@ def invoice_focus(
     """Print invoices and credit notes as rows of FOCUS, the FinOps Open Cost and Usage Specification 1.2: CSV by topic,
     day and price.
 
-    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to that document's total.
+    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to that document's total; what
+    was made void has corrections, and adds up to 0. A name that a spreadsheet would take as a formula begins with an
+    apostrophe.
     """
     query = {"invoice": invoice_id, "from": _day_text(first), "to": _day_text(end)}
     with rest_client() as rest:
@@ -179,6 +187,47 @@ def invoice_evidence(invoice_id: str, file: Path, force: bool, with_log: bool, t
         print_json({"invoice": invoice_id, "file": str(file), "bytes": made, "with_log": with_log})
         return
     say(f"Wrote {file}: {byte_text(made)}. Check it anywhere: penstock verify-invoice --bundle {file}")
+
+
+@invoice.command(
+    "anchor",
+    short_help="Keep the newest entry of your billing chain.",
+    examples=["penstock invoice anchor 2026-10.anchor"],
+)
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option(
+    "--timeout", type=float, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
+)
+def invoice_anchor(file: Path, force: bool, timeout: float) -> None:
+    """Write FILE: sequence and hash of the newest entry of your billing chain, with what it is of.
+
+    The hash covers every document that was issued to you up to then. Keep the file where the service cannot change it,
+    or send it to your auditor: `penstock verify-invoice --bundle BUNDLE --anchor FILE` then finds a bundle whose
+    history was made up afterwards, also by the service. It is no secret.
+    """
+    if file.exists() and not force:
+        raise click.UsageError(f"{file} is there already: name another file, or replace it with --force.")
+    with rest_client() as rest:
+        entries = list(rest.items("/v1/billing/chain", timeout_s=timeout))
+    if not entries:
+        raise NotFound("billing chain: nothing was issued yet, so it has no entry")
+    newest = {name: value for name, value in entries[-1].items() if name != "document"}
+    try:
+        write_private(file, json.dumps(newest, indent=2) + "\n")
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
+    if current().json:
+        print_json({"file": str(file), **newest})
+        return
+    say(
+        f"Wrote {file}: entry {newest['sequence']} ({newest['kind']} {newest['object_id']}), {newest['hash']}"
+    )
+
+
+def _status(entry: dict[str, Any]) -> str:
+    """A service of the version before does not say that an invoice is void."""
+    return "void" if entry.get("void_at") else str(entry["status"])
 
 
 def _day_text(day: datetime | None) -> str | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from penstock.cli.billing_accounts import payment_account, payment_address
 from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment, money
@@ -21,6 +22,10 @@ _timeout_option = click.option(
 @click.group(name="payment", cls=Group, path=("payment",))
 def payment() -> None:
     """Payments and receivables: list, show, note what came by bank."""
+
+
+payment.add_command(payment_account)
+payment.add_command(payment_address)
 
 
 @payment.command("list", examples=["penstock payment list"])

@@ -50,7 +50,9 @@ def prices(timeout: float) -> None:
     print_fact("since", [moment(found["begins"])], f"\nCost since {moment(found['begins'])}, so far")
     print_part("cost", ["line", "quantity", "amount"], [*_lines(found), *_charges(found)])
     total = money(found, found["total_micro"])
-    print_fact("total", [total], f"Total so far  {total}")
+    # A service of before does not say it.
+    more = ", and tax as Stripe Tax will state it" if found.get("tax_stated_by") else ""
+    print_fact("total", [total], f"Total so far  {total}{more}")
 
 
 def _lines(found: dict[str, Any]) -> list[list[object]]:

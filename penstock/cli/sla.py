@@ -60,6 +60,19 @@ def sla_show(month: str | None, timeout: float) -> None:
     credit, charge = money(found, found["credit_micro"]), money(found, found["charge_micro"])
     share = f"{found['basis_points'] / 100:g} %"
     print_fact("credit", [credit, share, charge], f"Credit  {credit}: {share} of {charge}")
+    promised = found["document"]["level"]
+    level = [promised["name"], promised["version"]]
+    print_fact("level", level, f"Level  {level[0]} {level[1]}, of the plan at the beginning")
+    objective = found.get("latency")  # a server of the release before knows none
+    if objective is not None:
+        share, wanted = percent(objective["parts"]), percent(objective["target_parts"])
+        counts = [objective[name] for name in ("within_ms", "judged", "missed")]
+        print_fact(
+            "in time",
+            [share, wanted, *counts],
+            f"In time  {share} of {wanted}: {counts[2]} of {counts[1]} windows had over 1 % of produce requests"
+            f" above {counts[0]} ms",
+        )
     operations = found["document"]["operations"]
     print_part(
         "formulas",
@@ -94,6 +107,15 @@ def sla_show(month: str | None, timeout: float) -> None:
                 for one in found["latencies"]
             ],
         )
+    if found.get("leaderless"):
+        print_part(
+            "without a leader",
+            ["topic", "seconds of its partitions"],
+            [[one["topic"], one["seconds"]] for one in found["leaderless"]],
+        )
+    slow = _slowest(found["document"].get("latency", {}).get("missed", []))
+    if slow:
+        print_part("slowest windows", ["from", "good requests", "too slow", "in time"], slow)
     worst = _worst(operations)
     if worst:
         print_part("worst windows", ["from", "operation", "judged by", "requests", "failed", "good"], worst)
@@ -155,7 +177,7 @@ def sla_verify(context: click.Context, month: str, timeout: float) -> None:
         if not proof.wrong:
             say(
                 "Requests were counted by the brokers; what follows from the counts was computed here. "
-                "Latencies credit nothing, and no evidence has them."
+                "Percentiles of latencies credit nothing, and no evidence has them."
             )
     if proof.verdict is not Verdict.PROVEN:
         sys.stdout.flush()
@@ -256,6 +278,19 @@ def _worst(operations: list[dict[str, Any]]) -> list[list[object]]:
     return [
         [_moment(second), operation, one["source"], one["valid"], one["bad"], percent(parts)]
         for parts, second, operation, one in windows[:_WORST_SHOWN]
+    ]
+
+
+def _slowest(missed: list[dict[str, Any]]) -> list[list[object]]:
+    ordered = sorted(missed, key=lambda one: (-one["slow"] * WHOLE // one["good"], one["window_s"]))
+    return [
+        [
+            _moment(one["window_s"]),
+            one["good"],
+            one["slow"],
+            percent((one["good"] - one["slow"]) * WHOLE // one["good"]),
+        ]
+        for one in ordered[:_WORST_SHOWN]
     ]
 
 

@@ -1,5 +1,5 @@
-"""`penstock tenant`: the tenant that the key belongs to, its limits, what other plans would change, and for operators
-`close`, `reopen` and `protect`, over REST."""
+"""`penstock tenant`: the tenant of the key, its limits, what other plans would change, `create` for people,
+and for operators `close`, `reopen` and `protect`, over REST."""
 
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +12,7 @@ from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
+from penstock.cli.organisations import session_client, session_option
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import admin_client
 from penstock.cli.topic_changes import timeout_option
@@ -43,10 +44,33 @@ def tenant_show(timeout: float) -> None:
     print_table(["limit", "value", "used"], [row for row in rows if isinstance(row[1], (int, str))])
 
 
+@tenant.command(
+    "create",
+    short_help="Make a tenant, which you own.",
+    examples=["penstock tenant create acme --currency EUR --token-file session.token"],
+)
+@click.argument("name")
+@click.option(
+    "--currency",
+    help="What it is invoiced in, for good: of a price book in effect. Else as the first prices.",
+)
+@session_option
+@timeout_option
+def tenant_create(name: str, currency: str | None, token_file: Path | None, timeout: float) -> None:
+    """Make a tenant, and print its id. You are its owner. Its currency can never be changed."""
+    body = {"name": name} | ({} if currency is None else {"currency": currency})
+    with session_client(token_file) as rest:
+        made = rest.post("/v1/tenants", body, timeout_s=timeout)
+    if current().json:
+        print_json(made)
+        return
+    click.echo(made["id"])
+
+
 @tenant.command("plans", examples=["penstock tenant plans"])
 @timeout_option
 def tenant_plans(timeout: float) -> None:
-    """Show every plan with its limits. 0 means no limit."""
+    """Show every plan with its limits and its service level. 0 means no limit."""
     with closing(admin_client()) as admin:
         plans = admin.plans(timeout=timeout)
     if current().json:
@@ -54,8 +78,11 @@ def tenant_plans(timeout: float) -> None:
         return
     names = sorted({name for plan in plans for name in plan["limits"]})
     print_table(
-        ["plan", "version", *names],
-        [[plan["name"], plan["version"], *(plan["limits"][name] for name in names)] for plan in plans],
+        ["plan", "version", "service level", *names],
+        [
+            [plan["name"], plan["version"], _level(plan), *(plan["limits"][name] for name in names)]
+            for plan in plans
+        ],
     )
 
 
@@ -148,3 +175,8 @@ def _show(changed: dict[str, Any], said: str) -> None:
     click.echo(line(f"{changed.get('name')} is {said}"))
     if not changed.get("delivered"):
         say("The brokers do not know it yet; they get it as soon as they can be reached.")
+
+
+def _level(plan: dict[str, Any]) -> str:
+    level = plan.get("service_level")  # a server of the release before tells none
+    return "-" if level is None else f"{level['name']} {level['version']}"

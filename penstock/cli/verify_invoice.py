@@ -14,12 +14,14 @@ from rich.markup import escape
 from penstock.cli.display import byte_text, counted, line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command, current
-from penstock.cli.output import print_json, print_table, progress
+from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import rest_client, settings
 from penstock.cli.rest_documents import RestDocuments
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import profile_file
 from penstock.rules.rating import shown_amount
+from penstock.verification.anchors import read_anchor
+from penstock.verification.commitments import ChainPoint, Notes
 from penstock.verification.findings import Report, Verdict
 from penstock.verification.notes import FILE, note, read_notes
 
@@ -42,6 +44,7 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
         "penstock verify-invoice inv_...",
         "penstock verify-invoice inv_... --json",
         "penstock verify-invoice --bundle invoice-3.evidence",
+        "penstock verify-invoice --bundle invoice-3.evidence --anchor 2026-10.anchor",
     ],
 )
 @click.argument("invoice_id", metavar="[INVOICE]", required=False)
@@ -50,6 +53,12 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
     "bundle_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="A file of `penstock invoice evidence`: nothing else is read, and nothing is connected to.",
+)
+@click.option(
+    "--anchor",
+    "anchor_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="With --bundle: a file of `penstock invoice anchor`, kept since before anyone had a reason to lie.",
 )
 @click.option(
     "--price-book-sha256",
@@ -82,6 +91,7 @@ def verify_invoice(
     context: click.Context,
     invoice_id: str | None,
     bundle_file: Path | None,
+    anchor_file: Path | None,
     price_book_sha256: str | None,
     receipts_files: tuple[Path, ...],
     receipts_complete: bool,
@@ -94,7 +104,8 @@ def verify_invoice(
     when the period ended, and this machine compares with what it noted when it verified before.
 
     With --bundle all of that comes from the file. It is compared with what this machine noted, and nothing is noted:
-    a bundle may be anyone's.
+    a bundle may be anyone's, and is not signed. One that lies consistently from end to end is found only by something
+    that its maker does not have in their hands: --anchor, the notes, --receipts or --price-book-sha256.
 
     Exit code 0: everything is shown to be right. 10: nothing is wrong, but not everything is shown; the report names
     the ranges. 5: something is wrong, or the bundle is altered, and the report names it; nothing is noted then.
@@ -106,6 +117,11 @@ def verify_invoice(
         raise click.UsageError("--receipts-complete says something of --receipts, and none is given")
     if invoice_id is None and bundle_file is None:
         raise click.UsageError("Name an invoice, or a bundle of one with --bundle.")
+    if anchor_file is not None and bundle_file is None:
+        raise click.UsageError(
+            "--anchor is for a bundle: online the brokers' word and the notes are compared."
+        )
+    anchor = None if anchor_file is None else read_anchor(anchor_file)
     receipts = Receipts.merged(*map(read_receipts, receipts_files)) if receipts_files else None
     file = profile_file().with_name(FILE) if notes_file is None else notes_file
 
@@ -120,6 +136,8 @@ def verify_invoice(
             price_book_sha256=price_book_sha256,
             receipts=receipts,
             receipts_complete=receipts_complete,
+            from_bundle=bundle_file is not None,
+            anchor=anchor,
             progress=tell,
         )
 
@@ -132,6 +150,8 @@ def verify_invoice(
         print_json(report.to_dict())
     else:
         _print(report, away=away)
+        if bundle_file is not None:
+            _say_compared(read_notes(file, report.tenant), anchor, receipts is not None)
     if not report.proven:
         sys.stdout.flush()
         context.exit(int(_CODES[report.verdict]))
@@ -182,6 +202,22 @@ def _from_bundle(file: Path, invoice_id: str | None, proven: "_Proven") -> tuple
             )
         )
     return report, _DELETED if header.log else "not in the bundle"
+
+
+def _say_compared(notes: Notes, anchor: ChainPoint | None, receipts: bool) -> None:
+    """What the maker of the bundle could not make up."""
+    kept = [
+        *([] if anchor is None else [f"the anchor of entry {anchor.sequence}"]),
+        *([] if notes.billing is None else ["what this machine noted"]),
+        *(["receipts"] if receipts else []),
+    ]
+    if kept:
+        say(f"Compared with {' and '.join(kept)}.")
+    else:
+        say(
+            "Compared with nothing but itself: a bundle is not signed, and one that lies consistently passes. "
+            "An anchor that you kept would show it (--anchor)."
+        )
 
 
 def _print(report: Report, *, away: str = _DELETED) -> None:

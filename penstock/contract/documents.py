@@ -41,6 +41,8 @@ Signed = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 BasisPoints = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 """Hundredths of a percent."""
 Reason = Annotated[str, msgspec.Meta(max_length=200)]
+AddressPart = Annotated[str, msgspec.Meta(max_length=200)]
+Stated = Annotated[str, msgspec.Meta(max_length=255)]
 Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}\Z")]
 MonthAmount = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}\.[0-9]{6}\Z")]
 UnitPrice = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,7}\.[0-9]{12}\Z")]
@@ -151,6 +153,62 @@ class BilledCharge(Strict, frozen=True):
     reason: Reason
 
 
+class BillingAddress(Strict, frozen=True):
+    """Where a tenant is for taxes: the country as in ISO 3166-1, the rest as the post writes it, or empty."""
+
+    country: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{2}\Z")]
+    state: AddressPart
+    postal_code: AddressPart
+    city: AddressPart
+    line1: AddressPart
+    line2: AddressPart
+
+
+class TaxId(Strict, frozen=True):
+    """A tenant's number at a tax authority, and which kind it is to Stripe: `eu_vat`."""
+
+    type: Annotated[str, msgspec.Meta(pattern=r"^[a-z_]{2,20}\Z")]
+    value: Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
+
+
+class StatedTaxPart(Strict, frozen=True):
+    """What one jurisdiction takes of a line, in the words of who states it."""
+
+    country: Stated
+    state: Stated
+    jurisdiction: Stated
+    level: Stated
+    tax: Stated
+    """Its kind: `vat`, `sales_tax`. Empty: none is taken."""
+    percent: Stated
+    taxable_micro: Whole
+    amount_micro: Whole
+    reason: Stated
+    """Why so much is taken: `standard_rated`, `reverse_charge`, `not_collecting`."""
+
+
+class StatedTaxLine(Strict, frozen=True):
+    """What is taxed of one line, in whole coins: the line less its discounts and the credit that pays it."""
+
+    line: Name
+    base_micro: Whole
+    tax_micro: Whole
+    parts: tuple[StatedTaxPart, ...]
+
+
+class TaxStatement(Strict, frozen=True):
+    """The calculation of Stripe Tax that an invoice's tax stands on. Nothing here shows that it is right."""
+
+    by: Literal["stripe_tax"]
+    calculation: Name
+    """Stripe's id of it."""
+    tax_at_ms: Time
+    """Of which moment the rates are."""
+    address: BillingAddress
+    tax_ids: tuple[TaxId, ...]
+    lines: Annotated[tuple[StatedTaxLine, ...], msgspec.Meta(min_length=1)]
+
+
 class CreditBalance(Strict, frozen=True):
     """What an invoice took of one grant of credit."""
 
@@ -195,11 +253,14 @@ class InvoiceDocument(Strict, frozen=True):
     """Of every grant of the prices, in the order in which grants are used."""
     measured: tuple[MeasuredDay, ...] | UnsetType = UNSET
     """Where the price book has a meter that counts no offsets: by meter, topic, topic id and day."""
+    tax_statement: TaxStatement | UnsetType = UNSET
+    """Where the terms say that the tax is stated, and something is taxed."""
 
     def __post_init__(self) -> None:
         _only_in_format_2(self.format, charges=self.charges, balances=self.balances)
-        if self.format == 1 and self.measured is not UNSET:
-            raise ValueError("format 1 has no field measured")
+        for name, value in (("measured", self.measured), ("tax_statement", self.tax_statement)):
+            if self.format == 1 and value is not UNSET:
+                raise ValueError(f"format 1 has no field {name}")
 
 
 class CreditedInvoice(Strict, frozen=True):
@@ -375,8 +436,12 @@ class Terms(Strict, frozen=True):
     """In the order in which they are taken."""
     credits: Annotated[tuple[CreditGrant, ...], msgspec.Meta(max_length=TERMS_MAX)]
     tax: Tax | None
+    tax_stated_by: Literal["stripe_tax"] | UnsetType = UNSET
+    """Who states the tax of each invoice, where no table does."""
 
     def __post_init__(self) -> None:
+        if self.tax is not None and self.tax_stated_by is not UNSET:
+            raise ValueError("tax is by a table or stated, not both")
         ids = [*(one.id for one in self.discounts), *(one.id for one in self.credits)]
         if len(ids) != len(set(ids)):
             raise ValueError("a discount or a grant stands in the terms twice")

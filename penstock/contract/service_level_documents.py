@@ -35,6 +35,14 @@ class LevelTier(Strict, frozen=True):
     basis_points: BasisPoints
 
 
+class LevelLatency(Strict, frozen=True):
+    """In `target_parts` of the windows 99 % of the good produce requests take at most `within_ms`."""
+
+    within_ms: int
+    target_parts: Parts
+    tiers: Annotated[tuple[LevelTier, ...], msgspec.Meta(max_length=20)]
+
+
 class Level(Strict, frozen=True):
     """What was promised."""
 
@@ -43,6 +51,8 @@ class Level(Strict, frozen=True):
     target_parts: Parts
     latency_ms: int | None
     tiers: Annotated[tuple[LevelTier, ...], msgspec.Meta(max_length=20)]
+    latency: LevelLatency | msgspec.UnsetType = msgspec.UNSET
+    """Only in format 2."""
 
 
 class Excluded(Strict, frozen=True):
@@ -102,6 +112,23 @@ class MeasuredOperation(Strict, frozen=True):
     runs_parts: Parts | None
 
 
+class SlowWindow(Strict, frozen=True):
+    """A window in which more than 1 % of the good produce requests took too long."""
+
+    window_s: Second
+    good: Quantity
+    slow: Quantity
+
+
+class MeasuredLatency(Strict, frozen=True):
+    """Every window that was judged, and is not here, was in time."""
+
+    judged: Windows
+    missed: Annotated[tuple[SlowWindow, ...], msgspec.Meta(max_length=WINDOWS_MAX)]
+    parts: Parts | None
+    """The share of judged windows in time."""
+
+
 class ChargedInvoice(Strict, frozen=True):
     """What an invoice of the month charges before credit and tax, less its credit notes."""
 
@@ -113,9 +140,11 @@ class ChargedInvoice(Strict, frozen=True):
 
 
 class ServiceLevelDocument(Strict, frozen=True):
-    """Seconds are since 1970 UTC, spans half open, shares in parts of 10^9, amounts in micro-units."""
+    """Seconds are since 1970 UTC, spans half open, shares in parts of 10^9, amounts in micro-units. Format 2 has
+    `latency`, in the level and of the month; 1 has neither.
+    """
 
-    format: Literal[1]
+    format: Literal[1, 2]
     kind: Literal["service_level"]
     tenant: Name
     month: Month
@@ -135,3 +164,4 @@ class ServiceLevelDocument(Strict, frozen=True):
     credit_micro: Whole
     grant: Annotated[str, msgspec.Meta(max_length=255)]
     """Of the tenant's terms; empty without a credit."""
+    latency: MeasuredLatency | msgspec.UnsetType = msgspec.UNSET

@@ -4,12 +4,12 @@ A report is a JSON object; `canonical` says which bytes its digest covers, so th
 report that they have, however it was written.
 """
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from penstock.rules.csv_lines import csv_line
 
 LISTS: Final = ("people", "service_accounts", "keys", "groups", "entries", "invitations")
 """Who and what there is, each a list of objects with an `id`."""
@@ -29,10 +29,6 @@ COLUMNS: Final = (
     "times",
     "note",
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a cell may begin with that some spreadsheet computes; the last four are the same in full width."""
-_BLANK = " \u00a0\u3000\ufeff\u200b\u2060"
-"""What spreadsheets may strip off the front of a cell."""
 
 
 def canonical(report: Mapping[str, Any]) -> bytes:
@@ -45,20 +41,11 @@ def digest(report: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(report)).hexdigest()
 
 
-def safe_cell(text: str) -> str:
-    """The text, with an apostrophe before it where a spreadsheet would compute it."""
-    return f"'{text}" if text.lstrip(_BLANK).startswith(_FORMULA) else text
-
-
 def as_csv(report: Mapping[str, Any]) -> Iterator[str]:
     """The report as CSV (RFC 4180), a line at a time, with `COLUMNS` first. No cell is a formula."""
     heads: dict[str, object] = {name: name for name in COLUMNS}
     for row in (heads, *_rows(report)):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerow(
-            [safe_cell(str(row.get(name) or "")) for name in COLUMNS]
-        )
-        yield line.getvalue()
+        yield csv_line([str(row.get(name) or "") for name in COLUMNS], quoted=True)
 
 
 def _rows(report: Mapping[str, Any]) -> Iterator[dict[str, object]]:

@@ -6,7 +6,7 @@ From the amounts of the meters on, in this order; each line is rounded half up t
 2. *discounts*, in their order: each lowers what its meters still cost, meter by meter in the order of the price book;
 3. the *minimum*: what meters and fees, less discounts, lack of the month's minimum, for the tenant's part of it;
 4. *credits* pay for the rest: the grant that expires soonest first, then the oldest;
-5. *tax* on what is left.
+5. *tax* on what is left: by the rates of the terms, or as it was stated (`penstock.rules.stated_tax`).
 
 No line takes more than there is, so no total is negative. A meter that costs less never makes the total higher.
 """
@@ -27,6 +27,8 @@ ChargeKind = Literal["fee", "discount", "minimum", "credit", "tax"]
 WHOLE_POINTS = 10_000
 """Basis points of the whole."""
 MINIMUM = "minimum"
+REASON_MAX = 200
+"""Characters of a charge's reason in a document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,18 @@ class Charge:
     def key(self) -> tuple[ChargeKind, str, str]:
         """What tells the charges of an invoice apart."""
         return self.kind, self.name, self.meter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedTax:
+    """So much tax was stated for so much of an invoice, both whole coins. `base_micro` is above 0."""
+
+    country: str
+    calculation: str
+    """The id of the calculation, which the charge gives as its reason."""
+    base_micro: int
+    tax_micro: int
+    coin_micro: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +85,12 @@ def charge(
     amounts: Mapping[str, int],
     period_ms: tuple[int, int],
     rests: Mapping[str, int],
+    stated: StatedTax | None = None,
 ) -> Charged:
     """The charges of a period [start, end) whose meters cost `amounts` (whole minor units, by meter).
 
-    `terms` and `rests` (what is left of each of their grants, and pays) are from `standing_credit`.
+    `terms` and `rests` (what is left of each of their grants, and pays) are from `standing_credit`. `stated`: the tax,
+    where the terms say that it is stated; without it no tax is charged.
     """
     invariant(all(amount >= 0 for amount in amounts.values()), "no meter costs less than nothing")
     parts = month_parts(*period_ms)
@@ -134,6 +150,10 @@ def charge(
             due -= used
     if terms.tax is not None:
         tax = _taxed(book, terms.tax, due, period_ms[1])
+        charges.append(tax)
+        due += tax.amount_micro
+    elif stated is not None:
+        tax = _taxed_as_stated(book, stated, due)
         charges.append(tax)
         due += tax.amount_micro
     return Charged(charges=tuple(charges), balances=tuple(balances), total_micro=due)
@@ -246,12 +266,13 @@ def credit_charged(
     amounts: Mapping[str, int],
     billed: Mapping[str, int],
     lost: Mapping[str, int],
+    stated: StatedTax | None = None,
 ) -> ChargedCredit:
     """What an invoice costs less when `lost` of `billed` never became part of the log.
 
     The difference of two ratings of the whole invoice. `amounts` and `billed` are what its meters still cost and count
-    after earlier credit notes, `rests` those of the invoice. By volume a smaller quantity may cost more: a loss never
-    makes a meter dearer.
+    after earlier credit notes, `rests` and `stated` those of the invoice. By volume a smaller quantity may cost more: a
+    loss never makes a meter dearer.
     """
     lines = []
     after = dict(amounts)
@@ -270,7 +291,8 @@ def credit_charged(
                     amount_micro=amounts[price.meter] - after[price.meter],
                 )
             )
-    first, then = charge(book, terms, amounts, period_ms, rests), charge(book, terms, after, period_ms, rests)
+    first = charge(book, terms, amounts, period_ms, rests, stated)
+    then = charge(book, terms, after, period_ms, rests, stated)
     invariant(then.total_micro <= first.total_micro, "what costs less makes nothing dearer")
     return ChargedCredit(
         lines=tuple(lines),
@@ -324,6 +346,20 @@ def _taxed(book: PriceBook, tax: Tax, due: int, period_end_ms: int) -> Charge:
         basis_points=points,
         amount_micro=rounded_micro(due * points, MICRO * WHOLE_POINTS, book.minor_digits),
         reason=tax.reason,
+    )
+
+
+def _taxed_as_stated(book: PriceBook, stated: StatedTax, due: int) -> Charge:
+    """In proportion where less is due than what it was stated for, after a credit note."""
+    coins = due // stated.coin_micro * stated.coin_micro
+    return Charge(
+        kind="tax",
+        name=stated.country,
+        meter="",
+        base_micro=due,
+        basis_points=0,
+        amount_micro=rounded_micro(coins * stated.tax_micro, MICRO * stated.base_micro, book.minor_digits),
+        reason=stated.calculation[:REASON_MAX],
     )
 
 

@@ -1,9 +1,9 @@
 """Rows of a cost report as CSV, from what REST answers. Pure."""
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from penstock.rules.csv_lines import csv_line
 
 AMOUNTS = ("usage_micro", "charges_micro", "cost_micro", "provisional_micro")
 
@@ -22,21 +22,11 @@ def as_csv(by: Sequence[str], currency: str, rows: Sequence[Mapping[str, Any]]) 
     meters = sorted({meter for row in rows for meter in row["meters"]})
     compared = any("before" in row for row in rows)
     header = [*(name for name, _ in shown), *meters, *AMOUNTS]
-    yield _line([*header, *(("before_cost_micro", "difference_micro") if compared else ()), "currency"])
+    yield csv_line([*header, *(("before_cost_micro", "difference_micro") if compared else ()), "currency"])
     for row in rows:
-        cells: list[object] = [_harmless(row[member] or "") for _, member in shown]
+        cells: list[object] = [row[member] or "" for _, member in shown]
         cells += [row["meters"].get(meter, 0) for meter in meters]
         cells += [row[name] for name in AMOUNTS]
         if compared:
             cells += [row["before"]["cost_micro"], row["difference_micro"]]
-        yield _line([*cells, currency])
-
-
-def _harmless(text: str) -> str:
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
-
-
-def _line(cells: Iterable[object]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow(list(cells))
-    return out.getvalue()
+        yield csv_line([*cells, currency])

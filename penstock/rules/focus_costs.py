@@ -145,7 +145,10 @@ def read(lines: Iterable[str], cost_column: str = EFFECTIVE) -> Export:
 
 
 def compact(export: Export, cost_column: str = EFFECTIVE) -> Iterator[str]:
-    """The export as a small one of a row for each sum, with the columns that are needed: it reads as the same sums."""
+    """The export as a small one of a row for each sum, with the columns that are needed: it reads as the same sums.
+
+    For the service, not for spreadsheets: names stay what they are.
+    """
     categories = {kind: category for category, kind in reversed(KINDS.items())} | {Kind.OTHER: "Other"}
     yield _line([*NEEDED, cost_column])
     for one in export.sums:

@@ -1,6 +1,6 @@
 """The meters that usage is counted by, and by which rule a quantity on an invoice can be shown to be right."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,6 +32,8 @@ MESSAGES_OWN_ZONE, BYTES_OWN_ZONE = "messages_out_own_zone", "bytes_out_own_zone
 MESSAGES_OTHER_ZONE, BYTES_OTHER_ZONE = "messages_out_other_zone", "bytes_out_other_zone"
 CONNECTIONS = "connection_ms"
 THROTTLED = "throttled_ms"
+LEADERLESS = "leaderless_ms"
+"""Time in which partitions had no leader. It is in the data sets of usage and is none: service levels show it."""
 
 METERS: Mapping[str, Meter] = {
     "messages_in": Meter("messages", Rule.LOG),
@@ -53,6 +55,18 @@ BY_ZONE = frozenset({MESSAGES_OWN_ZONE, MESSAGES_OTHER_ZONE, BYTES_OWN_ZONE, BYT
 MEASURED = frozenset(name for name, meter in METERS.items() if meter.rule is not Rule.LOG)
 """Those that invoices divide by topic and day, without offsets."""
 
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """As people read them: what came in, what went out, what is kept, and the rest; unknown ones last."""
+    return sorted(names, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
+
+
+_ORDER = {
+    name: position
+    for position, name in enumerate(
+        dict.fromkeys(("messages_in", "bytes_in", "messages_out", "bytes_out", *METERS))
+    )
+}
 
 GB_HOUR = 60 * 10**9
 """In byte-minutes."""

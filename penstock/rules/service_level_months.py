@@ -8,35 +8,45 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import UNSET
 
 from penstock.contract.documents import CreditNoteDocument, InvoiceDocument
+from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.contract.service_level_documents import (
     ChargedInvoice,
     Excluded,
     ImperfectWindow,
     Level,
+    LevelLatency,
     LevelTier,
     MeasuredDay,
+    MeasuredLatency,
     MeasuredOperation,
     Run,
     ServiceLevelDocument,
+    SlowWindow,
     WindowsBySource,
 )
 from penstock.rules.service_levels import (
     BINDING,
     DAY_S,
+    LATENCY_MIN,
     MINUTES_A_WINDOW,
     OPERATIONS,
+    PRODUCE,
     RUN_MIN_S,
-    STANDARD_1,
+    SHIPPED_LEVELS,
     VALID_MIN,
     WHOLE,
     WINDOW_S,
     Counts,
+    LatencyMonth,
+    LatencyObjective,
     OperationMonth,
     ServiceLevel,
     Source,
     Tier,
     binding_parts,
     credit_micro,
+    share_of,
+    too_slow_max,
     windows_of,
 )
 
@@ -44,30 +54,61 @@ BEFORE_CREDIT = ("fee", "discount", "minimum")
 """Charges of an invoice that a service level credits a part of: what is paid for, whether by credit or by money."""
 GRANT_PREFIX = "sla-"
 """Of the ids of these grants, which only service levels give."""
-KNOWN_LEVELS = {(STANDARD_1.name, STANDARD_1.version): STANDARD_1}
+KNOWN_LEVELS = {(one.name, one.version): one for one in SHIPPED_LEVELS}
 """Those that are shipped: a document cannot have others under their names."""
 
 
 def level_document(level: ServiceLevel) -> Level:
+    latency = level.latency
     return Level(
         name=level.name,
         version=level.version,
         target_parts=level.target_parts,
         latency_ms=level.latency_ms,
-        tiers=tuple(
-            LevelTier(below_parts=one.below_parts, basis_points=one.basis_points) for one in level.tiers
+        tiers=_tier_documents(level.tiers),
+        latency=UNSET
+        if latency is None
+        else LevelLatency(
+            within_ms=latency.within_ms,
+            target_parts=latency.target_parts,
+            tiers=_tier_documents(latency.tiers),
         ),
     )
 
 
 def level_of(level: Level) -> ServiceLevel:
     """Raises `InvariantBroken` for what is none."""
+    latency = level.latency
     return ServiceLevel(
         name=level.name,
         version=level.version,
         target_parts=level.target_parts,
         latency_ms=level.latency_ms,
-        tiers=tuple(Tier(below_parts=one.below_parts, basis_points=one.basis_points) for one in level.tiers),
+        tiers=_tiers(level.tiers),
+        latency=None
+        if latency is UNSET
+        else LatencyObjective(
+            within_ms=latency.within_ms, target_parts=latency.target_parts, tiers=_tiers(latency.tiers)
+        ),
+    )
+
+
+def _tier_documents(tiers: Iterable[Tier]) -> tuple[LevelTier, ...]:
+    return tuple(LevelTier(below_parts=one.below_parts, basis_points=one.basis_points) for one in tiers)
+
+
+def _tiers(tiers: Iterable[LevelTier]) -> tuple[Tier, ...]:
+    return tuple(Tier(below_parts=one.below_parts, basis_points=one.basis_points) for one in tiers)
+
+
+def measured_latency(month: LatencyMonth) -> MeasuredLatency:
+    return MeasuredLatency(
+        judged=month.judged,
+        missed=tuple(
+            SlowWindow(window_s=window, good=good, slow=slow)
+            for window, (good, slow) in sorted(month.missed.items())
+        ),
+        parts=month.parts,
     )
 
 
@@ -125,6 +166,20 @@ def charged_invoice(
     )
 
 
+def latency_shown(document: ServiceLevelDocument) -> dict[str, int | None] | None:
+    """What stands beside the document of its latencies; None where none were promised."""
+    promised, found = document.level.latency, document.latency
+    if promised is UNSET or found is UNSET:
+        return None
+    return {
+        "within_ms": promised.within_ms,
+        "target_parts": promised.target_parts,
+        "judged": found.judged,
+        "missed": len(found.missed),
+        "parts": found.parts,
+    }
+
+
 def month_document(
     *,
     tenant: str,
@@ -133,17 +188,19 @@ def month_document(
     level: ServiceLevel,
     excluded: Sequence[Excluded],
     operations: Sequence[OperationMonth],
+    latency: LatencyMonth | None,
     invoices: Sequence[ChargedInvoice],
     currency: str,
     minor_digits: int,
 ) -> ServiceLevelDocument:
-    """The month with what it credits."""
+    """The month with what it credits. `latency` where the level promises one, else None."""
+    invariant((latency is None) == (level.latency is None), "what is promised is measured")
     binding = binding_parts(operations)
-    points = 0 if binding is None else level.basis_points(binding)
+    points = level.basis_points(binding, None if latency is None else latency.parts)
     charge = max(0, sum(one.charge_micro - one.credited_micro for one in invoices))
     credit = credit_micro(charge, points, minor_digits)
     return ServiceLevelDocument(
-        format=1,
+        format=1 if latency is None else 2,
         kind="service_level",
         tenant=tenant,
         month=month,
@@ -160,6 +217,7 @@ def month_document(
         charge_micro=charge,
         credit_micro=credit,
         grant=grant_id(month) if credit else "",
+        latency=UNSET if latency is None else measured_latency(latency),
     )
 
 
@@ -193,6 +251,7 @@ def differences(document: ServiceLevelDocument) -> Iterator[str]:
         if one.operation in BINDING and one.mean_parts is not None
     ]
     yield from _compared("binding_parts", document.binding_parts, min(shares, default=None))
+    yield from _latency_differences(document, out)
     yield from _level_differences(document)
     charge = sum(one.charge_micro - one.credited_micro for one in document.invoices)
     yield from _compared("charge_micro", document.charge_micro, charge)
@@ -224,12 +283,54 @@ def _level_differences(document: ServiceLevelDocument) -> Iterator[str]:
     known = KNOWN_LEVELS.get((level.name, level.version))
     if known is not None and level_document(known) != level:
         yield f"level: {level.name} {level.version} is known, and has other tiers"
-    due = 0
-    if document.binding_parts is not None:
-        due = max(
-            (one.basis_points for one in level.tiers if document.binding_parts < one.below_parts), default=0
-        )
+    try:
+        promised = level_of(level)
+    except InvariantBroken as error:
+        yield f"level: {error}"
+        return
+    latency_parts = None if document.latency is UNSET else document.latency.parts
+    due = promised.basis_points(document.binding_parts, latency_parts)
     yield from _compared("basis_points", document.basis_points, due)
+
+
+def _latency_differences(document: ServiceLevelDocument, out: set[int]) -> Iterator[str]:
+    latency, promised = document.latency, document.level.latency
+    wanted = 1 if promised is UNSET else 2
+    if document.format != wanted or (latency is UNSET) != (promised is UNSET):
+        yield f"latency: format {wanted} required, with latencies if the level promises them, else without"
+    if latency is UNSET:
+        return
+    produce = next(one for one in document.operations if one.operation == PRODUCE)
+    failed = {one.window_s: one for one in produce.imperfect}
+    before, good = -1, 0
+    for window in latency.missed:
+        name = f"latency: window {window.window_s}"
+        if (
+            window.window_s % WINDOW_S
+            or not document.from_s <= window.window_s < document.until_s
+            or window.window_s in out
+        ):
+            yield f"{name} is not one of the month, or excluded"
+        if window.window_s <= before:
+            yield f"{name} stands twice, or not in order"
+        before = window.window_s
+        if not (window.good >= LATENCY_MIN and too_slow_max(window.good) < window.slow <= window.good):
+            yield f"{name}: {window.slow} of {window.good} slow requests do not miss the objective"
+        there = failed.get(window.window_s)
+        # With `latency_ms` slow requests are failed ones too.
+        if there is not None and document.level.latency_ms is None and there.valid - there.bad != window.good:
+            yield f"{name}: {window.good} good requests, its window of produce has {there.valid - there.bad}"
+        good += window.good
+    if latency.judged > produce.windows.own or len(latency.missed) > latency.judged:
+        yield (
+            f"latency: judged is {latency.judged}, with {len(latency.missed)} windows too slow and"
+            f" {produce.windows.own} judged by own requests"
+        )
+    least = good + (latency.judged - len(latency.missed)) * LATENCY_MIN
+    if document.level.latency_ms is None and least > produce.valid - produce.bad:
+        yield f"latency: judged windows have {least} good requests at least, the month {produce.valid - produce.bad}"
+    due = share_of(latency.judged - len(latency.missed), latency.judged)
+    yield from _compared("latency parts", latency.parts, due)
 
 
 def _differences(

@@ -10,6 +10,10 @@ outside where it had too few of its own, or by nothing; a window that nothing ju
 | `runs` | the same time to the second, in runs of at least a minute | Google |
 
 The lower `mean` of produce and fetch is binding. A share is in parts of `WHOLE`, rounded down, which is for the tenant.
+
+A level may promise latencies beside that: in so many of the windows 99 % of the good produce requests took at most so
+long. A window is judged by the tenant's own requests, from `LATENCY_MIN` good ones on; others count neither way. What
+is below its share credits too, and of both credits the higher one counts: an outage is not credited twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +33,8 @@ VALID_MIN = 20
 PRODUCE, FETCH, METADATA = "produce", "fetch", "metadata"
 OPERATIONS = (PRODUCE, FETCH, METADATA)
 BINDING = (PRODUCE, FETCH)
+LATENCY_MIN = 100
+"""Good requests of a window below which one slow request would be more than 1 % of them."""
 RUN_MIN_S = 60
 WHOLE_POINTS = 10_000
 ALL_SECONDS = (1 << 60) - 1
@@ -99,6 +105,21 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyObjective:
+    """In `target_parts` of the windows that are judged, 99 % of the good produce requests take at most `within_ms`, one
+    of `THRESHOLDS_MS`. Tiers from the highest share of windows to the lowest.
+    """
+
+    within_ms: int
+    target_parts: int
+    tiers: tuple[Tier, ...]
+
+    def __post_init__(self) -> None:
+        invariant(self.within_ms in THRESHOLDS_MS, f"a latency that is counted: one of {THRESHOLDS_MS} ms")
+        _check_tiers(self.target_parts, self.tiers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLevel:
     """What is promised, and credited when it is not kept. Tiers from the highest share to the lowest."""
 
@@ -109,21 +130,43 @@ class ServiceLevel:
     latency_ms: int | None = None
     """A produce request that takes longer is a bad one; one of `THRESHOLDS_MS`. None: any latency is good."""
 
-    def __post_init__(self) -> None:
-        invariant(self.latency_ms is None or self.latency_ms in THRESHOLDS_MS, "a latency that is counted")
-        shares = [tier.below_parts for tier in self.tiers]
-        invariant(shares == sorted(set(shares), reverse=True), "tiers go from the highest share down")
-        points = [tier.basis_points for tier in self.tiers]
-        invariant(points == sorted(set(points)), "less service, more credit")
-        invariant(
-            all(0 < one <= WHOLE_POINTS for one in points)
-            and all(0 < one <= self.target_parts <= WHOLE for one in shares),
-            "a tier credits a part of the charge, below the target",
-        )
+    latency: LatencyObjective | None = None
+    """Promised beside the share of good requests."""
 
-    def basis_points(self, parts: int) -> int:
-        """What a month with that share credits."""
-        return max((tier.basis_points for tier in self.tiers if parts < tier.below_parts), default=0)
+    def __post_init__(self) -> None:
+        invariant(
+            self.latency_ms is None or self.latency_ms in THRESHOLDS_MS,
+            f"a latency that is counted: one of {THRESHOLDS_MS} ms",
+        )
+        _check_tiers(self.target_parts, self.tiers)
+
+    def basis_points(self, parts: int | None, latency_parts: int | None = None) -> int:
+        """What a month with that share of good requests credits, and with that share of windows in time: the higher
+        credit of both. None: nothing was judged, and it credits nothing.
+        """
+        both = [_points(self.tiers, parts)]
+        if self.latency is not None:
+            both.append(_points(self.latency.tiers, latency_parts))
+        return max(both)
+
+
+def _check_tiers(target_parts: int, tiers: Sequence[Tier]) -> None:
+    shares = [tier.below_parts for tier in tiers]
+    invariant(shares == sorted(set(shares), reverse=True), "tiers go from the highest share down")
+    points = [tier.basis_points for tier in tiers]
+    invariant(points == sorted(set(points)), "less service, more credit")
+    invariant(
+        0 < target_parts <= WHOLE
+        and all(0 < one <= WHOLE_POINTS for one in points)
+        and all(0 < one <= target_parts for one in shares),
+        "a tier credits a part of the charge, below the target",
+    )
+
+
+def _points(tiers: Sequence[Tier], parts: int | None) -> int:
+    return max(
+        (tier.basis_points for tier in tiers if parts is not None and parts < tier.below_parts), default=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +262,51 @@ def judge(own: Counts, probes: Counts) -> tuple[Source, Counts]:
     return (Source.FEW, own) if own.valid else (Source.NOTHING, NO_COUNTS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyMonth:
+    """Windows of a month by whether 99 % of their good produce requests were in time."""
+
+    judged: int
+    """Windows with at least `LATENCY_MIN` good requests."""
+    missed: Mapping[int, tuple[int, int]]
+    """(good requests, those that took too long) by the first second of each window that was not in time."""
+    parts: int | None
+    """The share of judged windows in time; None when none was judged."""
+
+
+def too_slow_max(good: int) -> int:
+    """So many of the good requests may take longer, and 99 % of them still do not."""
+    return good // 100
+
+
+def latency_month(
+    bounds_s: tuple[int, int],
+    own: Mapping[int, Counts],
+    slow: Mapping[int, int],
+    excluded: Sequence[tuple[int, int]],
+) -> LatencyMonth:
+    """Produce requests in windows of [first, end) seconds: `own` by a window's first second, `slow` those of the good
+    ones that took too long, `excluded` as in `operation_month`.
+    """
+    out = windows_of(excluded, bounds_s)
+    judged = 0
+    missed: dict[int, tuple[int, int]] = {}
+    for window, counts in sorted(own.items()):
+        good = counts.valid - counts.bad
+        if not bounds_s[0] <= window < bounds_s[1] or window in out or good < LATENCY_MIN:
+            continue
+        judged += 1
+        too_slow = min(good, slow.get(window, 0))
+        if too_slow > too_slow_max(good):
+            missed[window] = (good, too_slow)
+    return LatencyMonth(judged=judged, missed=missed, parts=share_of(judged - len(missed), judged))
+
+
+def share_of(part: int, whole: int) -> int | None:
+    """In parts of `WHOLE`, rounded down; None of nothing."""
+    return part * WHOLE // whole if whole else None
+
+
 def runs_without_success(failed: Sequence[FailedMinute]) -> tuple[tuple[int, int], ...]:
     """Runs [first second, end) of failures, by minute in order: no success in between, and no gap of a minute without
     an attempt. A minute that is not there had no failure. Only runs of at least `RUN_MIN_S`.
@@ -291,3 +379,25 @@ STANDARD_1 = ServiceLevel(
     ),
 )
 """99.95 %; below it 10 % of the month's charge, below 99 % 25 %, below 95 % all of it."""
+
+PREMIUM_1 = ServiceLevel(
+    name="premium",
+    version=1,
+    target_parts=999_900_000,
+    tiers=(
+        Tier(below_parts=999_900_000, basis_points=1_000),
+        Tier(below_parts=999_000_000, basis_points=2_500),
+        Tier(below_parts=990_000_000, basis_points=10_000),
+    ),
+    latency=LatencyObjective(
+        within_ms=250,
+        target_parts=990_000_000,
+        tiers=(
+            Tier(below_parts=990_000_000, basis_points=1_000),
+            Tier(below_parts=950_000_000, basis_points=2_500),
+        ),
+    ),
+)
+"""99.99 %, and 99 % of produce requests within 250 ms in 99 % of the windows; for plans that name it."""
+SHIPPED_LEVELS = (STANDARD_1, PREMIUM_1)
+"""Known to each version of the package from theirs on; other levels are of plans that operators publish."""

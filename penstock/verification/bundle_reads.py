@@ -28,7 +28,8 @@ class Bundle:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.records = 1
+        self.records = 2
+        """With the header and the end."""
         self._shown: Any = None
         self._evidence: dict[str, Any] = {}
         self._chain: list[Any] = []
@@ -38,16 +39,14 @@ class Bundle:
         self._seals: dict[TopicPartition, list[Seal]] = {}
         self._reads: dict[_Asked, int] = {}
         self._refusals: dict[tuple[TopicPartition, str], records.Refusal] = {}
-        header: records.Header | None = None
-        for at, record in records.read_records(file):
-            self.records += 1
-            if isinstance(record, records.Header):
-                header = record
-            else:
-                self._take(at, record)
-        if header is None:
+        every = records.read_records(file)
+        _, header = next(every)
+        if not isinstance(header, records.Header):
             raise InvalidRequest(f"{file}: is no evidence bundle")
         self.header = header
+        for at, record in every:
+            self.records += 1
+            self._take(at, record)
         self.bytes = file.stat().st_size
 
     def _take(self, at: int, record: records.Record) -> None:
@@ -84,6 +83,11 @@ class Bundle:
                 self._chain.append(record.item)
             case records.SealOfBrokers():
                 self._take_seal(record)
+            case records.Read() | records.Refusal() if not self.header.log:
+                raise InvalidRequest(
+                    f"{self.file}: the bundle is altered: it says that it is without the log, and holds an answer of "
+                    f"{_where(record)}"
+                )
             case records.Read():
                 asked = (_where(record), record.offset, record.end_offset, record.bytes_max)
                 self._reads[asked] = at

@@ -22,6 +22,7 @@ from penstock.rules.charges import (
     Charge,
     Charged,
     LeftCredit,
+    StatedTax,
     charge,
     charge_id,
     credit_charged,
@@ -29,6 +30,7 @@ from penstock.rules.charges import (
     standing_credit,
 )
 from penstock.rules.rating import PriceBook, credit_line_id, rate, shown_amount
+from penstock.rules.stated_tax import TaxedLine, coin_micro, taxed_lines
 from penstock.verification.findings import Kind, Problem
 
 
@@ -62,6 +64,8 @@ class DueCharges:
     rests: Mapping[str, int]
     amounts: Mapping[str, int]
     charged: Charged
+    stated: StatedTax | None
+    """As the invoice says; `check_statement` compares what it is stated for."""
 
 
 def due_charges(
@@ -80,11 +84,68 @@ def due_charges(
     )
     amounts = {line.meter: line.amount_micro for line in rate(prices.book, quantities).lines}
     period_ms = (invoice.period_start_ms, invoice.period_end_ms)
+    stated = None if prices.terms.tax_stated_by is UNSET else stated_in(invoice)
     return DueCharges(
         terms=credit.terms,
         rests=credit.rests,
         amounts=amounts,
-        charged=charge(prices.book, credit.terms, amounts, period_ms, credit.rests),
+        charged=charge(prices.book, credit.terms, amounts, period_ms, credit.rests, stated),
+        stated=stated,
+    )
+
+
+def stated_in(invoice: InvoiceDocument) -> StatedTax | None:
+    """The tax that an invoice says was stated for it."""
+    statement = invoice.tax_statement
+    base = 0 if statement is UNSET else sum(line.base_micro for line in statement.lines)
+    if statement is UNSET or not base:
+        return None
+    return StatedTax(
+        country=statement.address.country,
+        calculation=statement.calculation,
+        base_micro=base,
+        tax_micro=sum(line.tax_micro for line in statement.lines),
+        coin_micro=coin_micro(invoice.currency),
+    )
+
+
+def check_statement(invoice: InvoiceDocument, prices: AssignedPrices, due: DueCharges) -> Iterator[Problem]:
+    """A stated tax is stated for what the invoice costs, its parts add up, and it is there where the terms want it.
+
+    What it says itself is shown by nothing here, so an invoice with one is proven in part.
+    """
+    statement = invoice.tax_statement
+    wanted: tuple[TaxedLine, ...] = ()
+    if prices.terms.tax_stated_by is not UNSET:
+        wanted = taxed_lines(prices.book, due.amounts, due.charged)
+    if statement is UNSET:
+        if wanted:
+            yield _line(invoice.id, "has no statement of its tax, which its prices require")
+        return
+    if prices.terms.tax_stated_by is UNSET:
+        yield _line(invoice.id, "has a statement of its tax, which its prices do not have stated")
+        return
+    said = [(line.line, line.base_micro) for line in statement.lines]
+    right = [(one.line, one.base_micro) for one in wanted]
+    if said != right:
+        yield _line(statement.calculation, f"states the tax of {said}; {right} are taxed")
+    for line in statement.lines:
+        parts = sum(part.amount_micro for part in line.parts)
+        if parts != line.tax_micro:
+            yield Problem(
+                kind=Kind.AMOUNT_DIFFERS,
+                where=f"tax of {line.line}",
+                message=f"{_money(line.tax_micro)} in all, its jurisdictions take {_money(parts)}",
+            )
+        if any(part.taxable_micro > line.base_micro for part in line.parts):
+            yield _line(
+                f"tax of {line.line}", f"more is taxed than the {_money(line.base_micro)} of the line"
+            )
+    tax = sum(line.tax_micro for line in statement.lines)
+    yield Problem(
+        kind=Kind.UNPROVEN,
+        where=f"tax {statement.address.country}",
+        message=f"stated: {_money(tax)} are what Stripe Tax says in {statement.calculation}",
     )
 
 
@@ -171,7 +232,9 @@ def check_charged_credits(
         if any(lost[meter] > billed[meter] for meter in lost):
             yield _credit(note.id, "credits more than the invoice billed")
             return
-        right = credit_charged(prices.book, due.terms, period_ms, due.rests, amounts, billed, lost)
+        right = credit_charged(
+            prices.book, due.terms, period_ms, due.rests, amounts, billed, lost, due.stated
+        )
         said_lines = [
             (line.id, line.meter, line.unit, line.unit_size, line.quantity, line.amount_micro)
             for line in note.lines

@@ -122,6 +122,46 @@ def check_chain(chain: BillingChain, commitments: Commitments, notes: Notes) -> 
             yield _altered(f"cut {cut.cut_id}", "the brokers' cuts do not follow one another")
 
 
+def comparable(notes: Notes, chain: BillingChain) -> Notes:
+    """What was noted as far as this chain reaches: that of a bundle ends where it did when the bundle was made."""
+    point = notes.billing
+    if point is None or point.sequence <= len(chain.entries):
+        return notes
+    return Notes(billing=None, invoices=notes.invoices)
+
+
+def check_bundled(
+    invoice: InvoiceDocument,
+    position: "ChainPosition",
+    chain: BillingChain,
+    notes: Notes,
+    anchor: ChainPoint | None,
+) -> Iterator[Problem]:
+    """What a bundle's chain contradicts of an anchor, and what of anchor and notes it cannot be compared with."""
+    ends = len(chain.entries)
+    if notes.billing is not None and notes.billing.sequence > ends and invoice.number not in notes.invoices:
+        yield _not_compared(f"this machine noted entry {notes.billing.sequence}, the bundle's ends at {ends}")
+    if anchor is None:
+        return
+    if anchor.sequence > ends:
+        yield _not_compared(f"the anchor is entry {anchor.sequence}, the bundle's ends at {ends}")
+    else:
+        yield from _compare(chain, anchor, "the anchor has")
+    if anchor.sequence < position.entry.sequence:
+        yield Problem(
+            kind=Kind.UNPROVEN,
+            where=invoice.id,
+            message=f"it is entry {position.entry.sequence} of the billing chain, and the anchor, entry "
+            f"{anchor.sequence}, is older: it says nothing of the invoice",
+        )
+
+
+def _not_compared(what: str) -> Problem:
+    return Problem(
+        kind=Kind.UNPROVEN, where=CHAIN, message=f"{what}: they are not compared; a newer bundle has both"
+    )
+
+
 def _compare(chain: BillingChain, point: ChainPoint, who: str) -> Iterator[Problem]:
     entry = chain.at(point.sequence)
     if entry is None:

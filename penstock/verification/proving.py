@@ -14,7 +14,7 @@ from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack
 from penstock.rules.names import AUDIT_TOPIC
 from penstock.verification import charges_check, history, invoice_check, measured_check
 from penstock.verification.claims import PartitionClaim, claims_of, where_of
-from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
+from penstock.verification.commitments import NOTHING_NOTED, ChainPoint, Commitments, Notes
 from penstock.verification.findings import Kind, Problem, Report, Verdict
 from penstock.verification.partition_check import PartitionCheck
 from penstock.verification.receipts_check import BilledPart, check_receipts, offsets_to_count
@@ -66,12 +66,15 @@ def prove(
     price_book_sha256: str | None = None,
     receipts: Receipts | None = None,
     receipts_complete: bool = False,
+    from_bundle: bool = False,
+    anchor: ChainPoint | None = None,
     progress: Progress = lambda done, total, what: None,
 ) -> Report:
     """Read all that the invoice counts and report.
 
     `notes`: what this machine noted of the tenant; `price_book_sha256`: the hash of the prices as they were promised;
     `receipts`: what producers noted of their acknowledgements, `receipts_complete`: all producers of the tenant did.
+    `from_bundle`: all that is said is of an earlier time; `anchor`: an entry of the chain that was kept elsewhere.
     Raises only when nothing can be said: no broker answers, the key is refused, the invoice is a draft, or a document
     cannot be read (`InvalidRequest`). What is wrong stands in the report.
     """
@@ -86,6 +89,8 @@ def prove(
             price_book_sha256=price_book_sha256,
             receipts=receipts,
             receipts_complete=receipts_complete,
+            from_bundle=from_bundle,
+            anchor=anchor,
             progress=progress,
         )
         if report.verdict is not Verdict.WRONG or attempt == _TRIES - 1:
@@ -121,16 +126,21 @@ def _prove_once(
     price_book_sha256: str | None,
     receipts: Receipts | None,
     receipts_complete: bool,
+    from_bundle: bool,
+    anchor: ChainPoint | None,
     progress: Progress,
 ) -> Report:
     chain, commitments, documents, reads = view.chain, view.commitments, view.documents, view.reads
     invoice = _issued(documents, invoice_id)
-    problems = list(history.check_chain(chain, commitments, notes))
+    comparable = history.comparable(notes, chain) if from_bundle else notes
+    problems = list(history.check_chain(chain, commitments, comparable))
     position = history.position_of(chain, invoice_id, invoice.cut.id, commitments)
     if position is None:
         message = "is not in the tenant's billing chain"
         raise InvalidRequest(f"{invoice_id}: {message}; nothing was issued under this name")
     problems += history.check_document(invoice, position, commitments, chain, notes)
+    if from_bundle:
+        problems += history.check_bundled(invoice, position, chain, notes, anchor)
     previous = None
     if position.previous is not None:
         previous = _issued(documents, position.previous.object_id)
@@ -151,6 +161,7 @@ def _prove_once(
     due = charges_check.due_charges(invoice, prices, quantities, previous, returned, earlier)
     problems += invoice_check.check_lines(invoice, prices.book, due.charged.total_micro)
     problems += charges_check.check_charges(invoice, prices, due)
+    problems += charges_check.check_statement(invoice, prices, due)
     problems += charges_check.check_grants(invoice, prices, earlier, previous, returned)
     problems += measured_check.check_measured(
         invoice,

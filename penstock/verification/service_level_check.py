@@ -28,6 +28,7 @@ from penstock.rules.service_level_months import (
     day_parts,
     differences,
     grant_reason,
+    latency_shown,
 )
 from penstock.rules.service_levels import DAY_S
 from penstock.rules.timestamps import day_of, time_ms
@@ -90,6 +91,7 @@ def check_service_level(
             ("currency", document.currency),
             ("target_parts", document.level.target_parts),
             ("minor_digits", document.minor_digits),
+            ("latency", latency_shown(document)),
         )
         if shown.get(name) != due
     ]

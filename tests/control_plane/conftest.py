@@ -98,9 +98,11 @@ def _no_waiting_for_brokers() -> Iterator[None]:
 def _fresh_counts() -> Iterator[None]:
     from control_plane.audit.tallies import tallies
     from control_plane.rate_counters import counters
+    from control_plane.rest.processor_time import processor_time
     from control_plane.rest.tenant_rates import tenant_rates
 
     counters().forget_all()
     tenant_rates.forget_all()
+    processor_time.forget_all()
     tallies().take()
     yield

@@ -17,7 +17,7 @@ from control_plane.api import metrics
 from control_plane.api.delayed_answers import DELAY
 from control_plane.rate_counters import counters
 from control_plane.rest import early_refusals
-from control_plane.rest.early_refusals import AT_ONCE, KEPT_S_MAX, EarlyRefusals
+from control_plane.rest.early_refusals import APART_S, AT_ONCE, KEPT_S_MAX, SPREAD_S_MAX, EarlyRefusals
 from control_plane.rest.tenant_rates import tenant_rates
 from control_plane.rest.throttles import CallerThrottle
 from quotas import actions
@@ -251,9 +251,14 @@ def test_who_goes_on_asking_hears_it_when_the_count_has_ended(entry: Entry, slow
         ends = entry.now + KEPT_S_MAX
         assert first.delayed_until is None
         entry.now += KEPT_S_MAX / 2
-        seen = [entry.call(owner) for _ in range(AT_ONCE + 2)]
+        seen = [entry.call(owner) for _ in range(AT_ONCE + 200)]
         assert all(one.early for one in seen)
-        assert [one.delayed_until for one in seen] == [None] * AT_ONCE + [ends] * 2
+        delays = [one.delayed_until for one in seen]
+        assert delays[:AT_ONCE] == [None] * AT_ONCE
+        assert delays[AT_ONCE : AT_ONCE + 3] == [ends, ends + APART_S, ends + 2 * APART_S], (
+            "one after the other"
+        )
+        assert delays[-1] == ends + SPREAD_S_MAX
         entry.now = ends
 
 
@@ -268,3 +273,27 @@ def test_what_is_remembered_is_bounded(entry: Entry, monkeypatch: pytest.MonkeyP
     assert not entry.call(callers[0]).early, "the oldest went"
     remembered = repr(entry.application._answers)
     assert not any(token in remembered for token in callers)
+
+
+def test_who_has_used_up_the_tenants_processor_time_is_refused_early_for_the_tenant(entry: Entry) -> None:
+    house = make_house("acme")
+    actions.set_limits(ACTOR, house.tenant, rest_processor_ms_per_s=1)
+    tenant_rates.forget_all()
+    owner = house.credentials[Standing.OWNER]
+    first = entry.refused(owner)
+    again = entry.call(owner, "/v1/keys")
+    assert again.early and again.body == first.body and again.body["limit"] == "rest_processor_ms_per_s"
+    assert entry.call(owner, "/v1/quotas").status == 200, "what shows the limit"
+
+
+def test_calls_that_are_refused_at_the_same_time_begin_one_count_of_what_leaves_at_once(
+    entry: Entry, slow_caller: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = make_house("acme").credentials[Standing.OWNER]
+    entry.refused(owner)
+    for _ in range(AT_ONCE):
+        assert entry.call(owner).delayed_until is None
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(entry.application, "_known", lambda *_: None)
+        assert not entry.call(owner).early
+    assert entry.call(owner).delayed_until is not None

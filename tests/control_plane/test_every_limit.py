@@ -48,6 +48,7 @@ from tests.control_plane.ways_to_limits import (
     reach_page,
     reach_partition_changes,
     reach_principal_limits,
+    reach_processor_time,
     reach_producers,
     reach_quota,
     reach_ranges,
@@ -372,6 +373,10 @@ WALK: dict[str, Row] = {
     "keys_max": of_tenant(reach_keys, "keys_max: a key needs 1, 1 of 1 are used by the tenant; revoke one"),
     "rest_calls_per_s": of_tenant(
         reach_rest_calls, "rest_calls_per_s of tenant ", " is 1 a second, and 1 were made; clears in 1 s",
+        code=ErrorCode.THROTTLED,
+    ),
+    "rest_processor_ms_per_s": of_tenant(
+        reach_processor_time, "rest_processor_ms_per_s of tenant ", " is 1 a second, of which 5 s may be made up, and ",
         code=ErrorCode.THROTTLED,
     ),
     "connections_max": ByTest(

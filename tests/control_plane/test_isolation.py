@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
-from billing import price_actions
+from billing import price_actions, tax_actions
 from billing.models import Cut, CutUsage, Invoice, PriceBook
 from control_plane.access import actions as access
 from control_plane.access import list_actions
@@ -142,6 +142,8 @@ def watched_tenant() -> Watched:
     organisation = make_organisation(house, f"{CANARY}-organisation", owning=True)
     OrganisationMember.objects.create(organisation=organisation, person=member, role="auditor")
     asked, _ = organisations.invite(by_owner, organisation, email=f"asked@{CANARY}.example", role="auditor")
+    canary_address = dict.fromkeys(tax_actions.FIELDS, CANARY) | {"country": "DE", "tax_id_type": "eu_vat"}
+    tax_actions.set_address(ACTOR, tenant, now=timezone.now(), **canary_address)
     report = reports.make(tenant, MONTH)
     assert report is not None
     invoice, credit_note = _billed(tenant)

@@ -32,11 +32,8 @@ FILES = [
     "billing",
     "embedded",
 ]
-OF_POSTGRESQL = (
-    "billing/test_usage_pages.py::test_a_page_of_usage_reads_the_rows_of_its_groups_alone",
-    "billing/test_evidence_bundles.py::test_a_bundle_shows_one_moment",
-)
-"""One reads PostgreSQL's plans of queries, the other commits meanwhile, which SQLite's one writer does not."""
+OF_POSTGRESQL = ("billing/test_usage_pages.py::test_a_page_of_usage_reads_the_rows_of_its_groups_alone",)
+"""It reads PostgreSQL's plans of queries."""
 
 
 def test_what_depends_on_the_database_holds_on_sqlite(tmp_path: Path) -> None:

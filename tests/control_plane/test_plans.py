@@ -1,10 +1,12 @@
 """Plans: what is shipped and published, what a tenant on one may do, and a change that does not fit."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from control_plane.access import actions as access
 from control_plane.audit.models import AuditEntry
@@ -20,9 +22,10 @@ from data_plane.contract import admin_pb2 as pb
 from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.limits import DAY_MS, GIB, MIB
 from penstock.contract.topic_settings import UNLIMITED
+from penstock.rules.service_levels import PREMIUM_1, STANDARD_1
 from quotas import actions, queries
-from quotas.models import Quota
-from quotas.plans import DEFAULT, SHIPPED, STANDARD, Limits, Plan
+from quotas.models import PlanChange, Quota
+from quotas.plans import DEFAULT, SHIPPED, STANDARD, Limits, Plan, level_from
 from tenants.models import Tenant
 from tenants.roles import Standing
 from tests.control_plane.world import ACTOR, call, make_house, make_tenant
@@ -121,6 +124,45 @@ def test_a_version_of_a_plan_never_changes_and_tenants_stay_on_theirs() -> None:
         Limits(produce_bytes_per_s=0, partitions_max=-1)
 
 
+def test_a_plan_has_a_service_level_and_another_one_is_another_version() -> None:
+    limits = Limits(produce_bytes_per_s=MIB, partitions_max=5)
+    tiers = [{"below_parts": 995_000_000, "basis_points": 500}]
+    own = level_from("quick", {"target_parts": 995_000_000, "tiers": tiers})
+    assert actions.publish_plan(ACTOR, "quick", limits).service_level == STANDARD_1
+    second = actions.publish_plan(ACTOR, "quick", limits, own)
+    assert (second.version, second.service_level.name, second.service_level.version) == (2, "plan/quick", 2)
+    assert actions.publish_plan(ACTOR, "quick", limits, own) == second == queries.plan("quick"), (
+        "nothing is new"
+    )
+    third = actions.publish_plan(ACTOR, "quick", limits, level_from("quick", {"name": "premium"}))
+    assert (third.version, third.service_level) == (3, PREMIUM_1)
+    for wrong, text in (
+        ({"name": "gold"}, "a name alone of standard, premium required"),
+        ({"name": "premium", "target_parts": 1}, "a name alone of"),
+        ({"target_parts": 995_000_000}, "service_level: "),
+        ({"target_parts": 5, "tiers": tiers}, "below the target"),
+        ({"target_parts": 995_000_000, "tiers": tiers, "latency_ms": 3}, "a latency that is counted"),
+        ({"target_parts": 995_000_000, "tiers": tiers, "version": 0}, "service_level: "),
+        ({"target_parts": True, "tiers": []}, "service_level: "),
+    ):
+        with pytest.raises(InvalidRequest, match=text):
+            level_from("quick", wrong)
+
+
+def test_a_month_has_the_level_of_the_plan_at_its_beginning() -> None:
+    tenant = make_tenant("acme")
+    actions.publish_plan(ACTOR, "quick", STANDARD, level_from("quick", {"name": "premium"}))
+    on(tenant, "quick")
+    on(tenant, "quick")
+    change = PlanChange.objects.get()
+    assert queries.service_level_at(tenant, change.changed_at - timedelta(microseconds=1)) == STANDARD_1
+    assert queries.service_level_at(tenant, change.changed_at) == PREMIUM_1
+    on(tenant, "committed")
+    later = timezone.now() + timedelta(days=1)
+    assert queries.service_level_at(tenant, later) == STANDARD_1
+    assert queries.service_level_at(tenant, change.changed_at) == PREMIUM_1, "what held, held"
+
+
 def test_a_refused_change_of_plan_is_taken_back_whole() -> None:
     tenant = make_tenant("acme")
     actions.set_limits(ACTOR, tenant, partitions_max=7)
@@ -131,6 +173,10 @@ def test_a_refused_change_of_plan_is_taken_back_whole() -> None:
     assert actions.take_back(ACTOR, changed, before, quota, "the brokers said no")
     stored = Quota.objects.get(tenant=tenant)
     assert (stored.plan, stored.partitions_max, stored.topics_max) == ("", 7, None)
+    assert [(one.plan, one.plan_version) for one in PlanChange.objects.order_by("pk")] == [
+        ("", 0),
+        ("committed", 1),
+    ]
 
 
 def test_over_rest_a_tenant_previews_and_an_operator_changes() -> None:

@@ -72,6 +72,11 @@ class Telling:
             raise Unreachable("away")
         return self.inner.counted(name)
 
+    def take(self, name: str, seconds: float, most_s: float) -> float:
+        if self.away:
+            raise Unreachable("away")
+        return self.inner.take(name, seconds, most_s)
+
     def forget_all(self) -> None:
         self.inner.forget_all()
 
@@ -113,6 +118,10 @@ def test_two_processes_share_one_limit(where: str) -> None:
     assert events <= 103 and 0 < left_s <= 600, "a process that was refused once does not ask again"
     store.forget_all()
     assert store.count("anna", 600)[0] == 1
+    assert store.take("bert", 2.5, 60) == pytest.approx(2.5, abs=0.01)
+    again = type(store)(where if where.startswith("redis:") else Path(where))  # type: ignore[arg-type]
+    assert 3 < again.take("bert", 1.0, 60) <= 3.5, "another process adds to it, and it falls with the time"
+    assert again.take("bert", 600.0, 60) == pytest.approx(60, abs=0.01)
 
 
 def test_a_count_begins_anew_when_its_time_is_over(tmp_path: Path) -> None:
@@ -125,6 +134,18 @@ def test_a_count_begins_anew_when_its_time_is_over(tmp_path: Path) -> None:
     assert counters.spend("bert", most=2, window_s=60).allowed
     clock.now += 40
     assert counters.spend("anna", most=2, window_s=60).allowed
+
+
+def test_what_is_ahead_falls_with_the_time_and_is_bounded_when_a_clock_is_set_back(tmp_path: Path) -> None:
+    clock = Hand()
+    for store in (FileStore(tmp_path / "counters.sqlite", clock), OwnStore(clock)):
+        assert store.take("anna", 3.0, 60) == pytest.approx(3)
+        clock.now += 2
+        assert store.take("anna", 0.5, 60) == pytest.approx(1.5)
+        clock.now += 9
+        assert store.take("anna", 0.5, 60) == pytest.approx(0.5), "what was not used is not saved"
+        clock.now -= 900
+        assert store.take("anna", 0.5, 60) == pytest.approx(60)
 
 
 def test_a_clock_that_was_set_back_shuts_nobody_out(tmp_path: Path) -> None:

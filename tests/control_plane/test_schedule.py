@@ -2,18 +2,22 @@
 
 import time
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from celery import Celery
 from django.db import DatabaseError, connection
+from django.db.models import QuerySet
+from django.utils import timezone
 
-from control_plane import schedule
+from control_plane import looks, schedule
 from control_plane.celery import app
+from control_plane.mail import queries as mails
+from control_plane.mail.models import Mail
 from control_plane.processes import actions
 from control_plane.processes.models import Lease as Row
-from control_plane.schedule import LENGTH_S, RENEW_S, STANDBY_S, LeasedScheduler
+from control_plane.schedule import LENGTH_S, PAUSE_S_MIN, RENEW_S, STANDBY_S, LeasedScheduler
 from daemon.lease import Clock, Lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -43,7 +47,7 @@ class Recorder(LeasedScheduler):
     def looks(self) -> bool:
         """Whether it sends what is due."""
         self.sent.clear()
-        assert 0 <= self.tick() <= STANDBY_S
+        assert PAUSE_S_MIN <= self.tick() <= STANDBY_S, "what is due in a moment is waited for, not asked for"
         return bool(self.sent)
 
 
@@ -157,7 +161,7 @@ def test_what_cannot_be_looked_for_is_sent(monkeypatch: pytest.MonkeyPatch, brok
 
 
 def test_one_statement_sees_each_kind_of_row(database: Database) -> None:
-    look = schedule.any_row(
+    look = looks.any_row(
         lambda: Row.objects.filter(name="first").order_by("name"),
         lambda: Row.objects.filter(name="second"),
     )
@@ -170,25 +174,48 @@ def test_one_statement_sees_each_kind_of_row(database: Database) -> None:
         assert not look()
 
 
+def test_a_look_for_what_is_due_asks_for_its_own_time_by_one_statement_that_is_made_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    asked: list[datetime] = []
+
+    def question(at: datetime) -> QuerySet[Mail]:
+        asked.append(at)
+        return mails.all_due(at)
+
+    look = looks.any_due(question)
+    assert not look()
+    Mail.objects.create(to="anna@acme.example", created_at=now, due_at=now + timedelta(seconds=30))
+    assert not look(), "it is due later"
+    now += timedelta(seconds=30)
+    assert look() and database.asked == 3 and len(asked) == 1
+
+
 def test_every_look_of_the_service_finds_nothing_at_rest() -> None:
     from billing import tasks as billing
+    from control_plane.audit import tasks as audit
     from control_plane.mail import tasks as mail
     from control_plane.outbox import tasks as outbox
     from control_plane.placement import tasks as placement
+    from control_plane.processes import tasks as processes
     from control_plane.reconciliation import tasks as reconciliation
     from payments import tasks as payments
 
     del (
+        audit,
         billing,
         mail,
         outbox,
         payments,
         placement,
+        processes,
         reconciliation,
     )  # imported, they have said which look they have
     app_tasks = {entry["task"] for entry in app.conf.beat_schedule.values()}
     assert schedule._rests.keys() <= app_tasks
-    assert len(schedule._rests) == 8
+    assert len(schedule._rests) == 11
     for task, rest in schedule._rests.items():
         rest.look()
         assert not rest.look(), task

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from control_plane.access import list_actions
 from control_plane.audit.actor import Actor, ActorKind
+from control_plane.rest.processor_time import AHEAD_S_MAX
 from control_plane.rest.tenant_rates import tenant_rates
 from control_plane.topics import actions as topics
 from data_plane.controller import tenants as controller
@@ -240,6 +241,17 @@ def reach_rest_calls(house: House) -> None:
         answer = call("GET", "/v1/topics", token=house.credentials[Standing.OWNER])
         if answer.status == 429:
             assert int(answer.headers["Retry-After"]) == 1 and answer.body["limit"] == "rest_calls_per_s"
+            raise CallFailed(ErrorCode.THROTTLED, answer.body["detail"])
+
+
+def reach_processor_time(house: House) -> None:
+    actions.set_limits(ACTOR, house.tenant, rest_processor_ms_per_s=1)
+    tenant_rates.forget_all()
+    for _ in range(100):
+        answer = call("GET", "/v1/topics", token=house.credentials[Standing.OWNER])
+        if answer.status == 429:
+            assert 1 <= int(answer.headers["Retry-After"]) <= AHEAD_S_MAX
+            assert answer.body["limit"] == "rest_processor_ms_per_s"
             raise CallFailed(ErrorCode.THROTTLED, answer.body["detail"])
 
 

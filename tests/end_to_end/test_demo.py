@@ -80,7 +80,7 @@ def test_messages_on_both_sides_of_a_months_end_are_billed_once_and_proven(folde
     directory = DataDirectory(data / "service")
     service = ServiceDirectory(directory)
     assert [processes.find(directory.config_file(broker)) for broker in (1, 2, 3)] == [None] * 3
-    assert [service_processes.find(service, process) for process in service_processes.PROCESSES] == [None] * 3
+    assert [service_processes.find(service, process) for process in service_processes.PROCESSES] == [None] * 4
     assert not (data / "servers" / "servers.json").exists()
 
 

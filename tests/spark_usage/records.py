@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,16 @@ from data_plane.contract import usage_pb2 as pb
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-BRONZE = pa.schema([("src_partition", pa.int32()), ("src_offset", pa.int64()), ("record", pa.binary())])
+BRONZE = pa.schema(
+    [
+        ("src_partition", pa.int32()),
+        ("src_offset", pa.int64()),
+        ("ingest_date", pa.date32()),
+        ("record", pa.binary()),
+    ]
+)
+LATER = date(2100, 1, 1)
+"""After all that tests make up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +36,10 @@ class Stored:
 
 def bronze_frame(spark: SparkSession, stored: Iterable[Stored]) -> DataFrame:
     """What decoding reads of bronze."""
-    rows = [{"src_partition": one.partition, "src_offset": one.offset, "record": one.value} for one in stored]
+    rows = [
+        {"src_partition": one.partition, "src_offset": one.offset, "ingest_date": LATER, "record": one.value}
+        for one in stored
+    ]
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=BRONZE))
 
 

@@ -3,9 +3,11 @@
 import json
 import shutil
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from daemon.data_set_store import FolderStore
@@ -47,7 +49,7 @@ def tell(folder: Path, entry: str, *named: dict[str, Any]) -> None:
 def publish(folder: Path, ends: Mapping[str, int] = ENDS) -> None:
     """Runs of these ends, as a round leaves them."""
     store = FolderStore(folder)
-    for name, inputs in inputs_of(ends, RECORDS, HOLES, DEFAULT_ASSETS).items():
+    for name, inputs in inputs_of(ends, RECORDS, HOLES, "2026-11-28", DEFAULT_ASSETS).items():
         run_id = run_id_of(name, inputs)
         pending = folder / name / ".pending-0-x"
         pending.mkdir(parents=True)
@@ -122,6 +124,12 @@ def test_records_without_a_log_of_bronze_need_spark(folder: Path) -> None:
     assert look(folder) is None
 
 
+def test_a_file_of_bronze_that_the_sink_took_back_needs_spark(folder: Path) -> None:
+    there = {**store_file(folder, "part-1.parquet", b"more rows"), "action": "delete"}
+    tell(folder, "11", there)
+    assert look(folder) is None
+
+
 @pytest.mark.parametrize("name", ["part-0 of €.parquet", "part-1.parquet"])
 def test_a_file_of_bronze_that_is_cut_or_gone_needs_spark(folder: Path, name: str) -> None:
     file = bronze.BronzeFolders(folder).data / name
@@ -129,3 +137,14 @@ def test_a_file_of_bronze_that_is_cut_or_gone_needs_spark(folder: Path, name: st
     assert look(folder) is None
     file.unlink()
     assert look(folder) is None
+
+
+def test_a_record_is_of_the_day_of_its_append_and_never_of_a_day_to_come() -> None:
+    rows = [
+        {"src_partition": 0, "src_offset": at, "timestamp_ms": ms, "key": None, "value": b""}
+        for at, ms in enumerate((-5, 3 * 86_400_000, 2**50))
+    ]
+    (batch,) = bronze._with_heads(iter([pa.RecordBatch.from_pylist(rows)]))
+    dates = batch.column("ingest_date").to_pylist()
+    assert dates[:2] == [date(1970, 1, 1), date(1970, 1, 4)]
+    assert dates[2] <= datetime.now(UTC).date()

@@ -69,3 +69,13 @@ def test_a_round_that_was_cancelled_is_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="connect back"):
         pipeline.round_or_again()
     assert pipeline.outcomes == [DONE]
+
+
+def test_looks_at_rest_ask_for_the_ends_alone_until_these_change(tmp_path: Path) -> None:
+    pipeline = Scripted(tmp_path, [])
+    first = pipeline._at_rest({"0": 0})
+    assert first is not None and first.offsets == {"0": 0}
+    assert pipeline._at_rest({"0": 0}) is first
+    assert pipeline._at_rest({"0": 1}) is None, "something is new"
+    again = pipeline._at_rest({"0": 0})
+    assert again is not None and again is not first, "after that it looks at everything"

@@ -136,9 +136,9 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
 
 
 def test_rounds_that_take_long_are_further_apart() -> None:
-    assert pause_s(0.5, 20.0) == 20.0
-    assert pause_s(10.0, 20.0) == 40.0
-    assert pause_s(300.0, 20.0) == 60.0, "what is new is not waited for any longer"
+    assert pause_s(0.5, 10.0) == 10.0
+    assert pause_s(8.0, 10.0) == 16.0
+    assert pause_s(300.0, 10.0) == 30.0, "what is new is not waited for any longer"
     assert pause_s(300.0, 600.0) == 600.0, "an operator's interval holds"
 
 

@@ -210,7 +210,11 @@ def scenarios() -> Written:
         tenant="tn_out", topic_id=topic_id("tn_outorders"), topic="orders", principal=7, minute=NOON // MINUTE,
         throttled_ms=30,
     )  # fmt: skip
-    once = killed.record(made_ms=NOON, delivered=[taken], requests=[asked], elapsed=[open_ms, slowed])
+    unled = pb.Elapsed(
+        tenant="tn_out", topic_id=topic_id("tn_outorders"), topic="orders", partition=2, minute=NOON // MINUTE,
+        leaderless_ms=4_000,
+    )  # fmt: skip
+    once = killed.record(made_ms=NOON, delivered=[taken], requests=[asked], elapsed=[open_ms, slowed, unled])
     killed.sequence = 3
     later = killed.record(
         made_ms=NOON, delivered=[taken], requests=[asked, elsewhere, whole], elapsed=[open_ms]
@@ -475,7 +479,8 @@ def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> No
         ("orders", "g", 7, "messages_out_other_zone", 2),
         ("orders", "g", 7, "messages_out_own_zone", 6),
     ]
-    assert as_numbers(found) == [("", "", 0, "requests", 24), *of_principals]
+    of_no_one = [("", "", 0, "requests", 24), ("orders", "", 0, "leaderless_ms", 4_000)]
+    assert as_numbers(found) == sorted([*of_no_one, *of_principals])
     day = folded.rows("principal_day", "tn_out", "topic", "group", "principal", "meter", "quantity")
     assert as_numbers(day) == of_principals, "what is of no principal and no group is in usage_day alone"
     assert folded.rows("sla_5m", "tn_out", "operation", "window", "valid", "bad") == [

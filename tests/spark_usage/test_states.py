@@ -178,7 +178,7 @@ def test_the_first_usage_of_a_log_is_folded_with_all_of_its_readings(spark: Spar
 def going_on(spark: SparkSession, folder: Path, of: DataSet, rows: Sequence[Mapping[str, Any]]) -> _Fold:
     """A round after one that left these rows."""
     catalog = Catalog(folder)
-    inputs = {"offsets": {}, "records": 0, "holes": [], "runs": {}}
+    inputs = {"offsets": {}, "records": 0, "holes": [], "read_until": "2100-01-01", "runs": {}}
     catalog.write(of, frame(spark, of, rows), inputs).publish([])
     current = catalog.current(of.name)
     assert current is not None
@@ -228,3 +228,31 @@ def test_minutes_that_a_late_log_took_back_whole_are_folded_again_and_the_first_
     taken_back = frame(spark, of, [{**row, "quantity": -5}])
     with pytest.raises(Irregular, match="the newest usage is gone"):
         going_on(spark, tmp_path / "one", of, [row])._write_minutes(taken_back, late=True)
+
+
+@pytest.mark.slow
+def test_a_time_that_no_calendar_has_is_in_the_windows_at_its_ends(spark: SparkSession) -> None:
+    times = {-DAY * 9: "1969-12-31", 0: "1970-01-01", 253_402_300_799_999: "9999-12-31", 2**62: "9999-12-31"}
+    (found,) = spark.range(1).selectExpr(*map(datasets._day_of_ms, map(str, times))).collect()
+    assert list(found) == list(times.values())
+
+
+@pytest.mark.slow
+def test_minutes_of_a_broker_whose_clock_is_ahead_do_not_push_out_todays(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    of = datasets.USAGE_MINUTE
+    row = {
+        "tenant": "tn_a",
+        "topic_id": "01",
+        "topic": "orders",
+        "minute": 1_440,
+        "meter": "bytes_in",
+        "quantity": 5,
+    }
+    for read_until, rows in (("1970-01-02", 2), ("1970-01-05", 1)):
+        work = going_on(spark, tmp_path / read_until, of, [row])
+        work._read_until = read_until
+        work._inputs_of = {of.name: {"offsets": {"0": 1}}}
+        work._write_minutes(frame(spark, of, [{**row, "minute": 40 * 1_440}]), late=False)
+        assert work._runs[of.name].rows == rows, read_until

@@ -6,14 +6,16 @@ from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
+from django.utils import timezone
 
+from billing.account_actions import currencies_offered
 from tenants import actions
 from tenants.factors.actions import NAME_LENGTH_MAX
 from tenants.factors.passkeys import ANSWER_LENGTH_MAX
 from tenants.models import TENANT_NAME_LENGTH_MAX, Person
 from tenants.sign_in.confirming import asks_for_code
 from web.forms.console_form import ConsoleForm
-from web.forms.fields import Secret, Text
+from web.forms.fields import Choice, Secret, Text
 
 _EMAIL = {"autocomplete": "username", "maxlength": 254}
 _OLD = {"autocomplete": "current-password", "maxlength": 256}
@@ -35,7 +37,31 @@ class SignInForm(ConsoleForm):
         return self.cleaned_data
 
 
-class SignUpForm(ConsoleForm):
+class _NewTenantForm(ConsoleForm):
+    """What a new tenant is invoiced in; there is no such field where there is nothing to choose."""
+
+    currency = Choice(
+        label="Currency of your invoices",
+        help_text="For good: it can never be changed.",
+        required=False,
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(data, **options)
+        offered = currencies_offered(timezone.now())
+        field = self.fields["currency"]
+        if len(offered) > 1 and isinstance(field, Choice):
+            field.choices = [(one, one) for one in offered]
+        else:
+            del self.fields["currency"]
+
+    @property
+    def chosen(self) -> str:
+        """Empty: the default one."""
+        return str(self.cleaned_data.get("currency", ""))
+
+
+class SignUpForm(_NewTenantForm):
     """A person and their first tenant."""
 
     email = Text(label="E-mail address", widget=forms.EmailInput(_EMAIL))
@@ -60,7 +86,7 @@ class SignUpForm(ConsoleForm):
         return self.cleaned_data
 
 
-class TenantForm(ConsoleForm):
+class TenantForm(_NewTenantForm):
     """One more tenant."""
 
     tenant = Text(
@@ -111,7 +137,7 @@ class AskSignUpForm(ConsoleForm):
         return self.cleaned_data
 
 
-class FinishSignUpForm(ConsoleForm):
+class FinishSignUpForm(_NewTenantForm):
     """A password and the first tenant of a person whose address is proved."""
 
     password = Secret(label="Choose a password", help_text=_GOOD, attrs={**_NEW, "autofocus": True})

@@ -1,14 +1,42 @@
-"""Forms about costs: the tags of a topic or a principal."""
+"""Forms about costs: the tags of a topic or a principal, and where a tenant is for taxes."""
 
 from django import forms
 
 from billing import cost_tags
 from billing.cost_models import TAG_LENGTH_MAX
+from billing.tax_models import ADDRESS_LENGTH_MAX, TAX_ID_LENGTH_MAX
 from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
 from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Text
 
+
+def _part(label: str) -> Text:
+    return Text(label=label, required=False, widget=forms.TextInput({"maxlength": ADDRESS_LENGTH_MAX}))
+
+
 _TEXT_MAX = cost_tags.TAGS_OF_ONE_MAX * 2 * (TAG_LENGTH_MAX + 2)
+
+
+class TaxAddressForm(ConsoleForm):
+    """Where the tenant is for taxes."""
+
+    country = Text(
+        label="Country", help_text="Two letters: DE.", widget=forms.TextInput({"maxlength": 2, "size": 4})
+    )
+    line1 = _part("Street and number")
+    line2 = _part("Second line")
+    postal_code = _part("Postal code")
+    city = _part("City")
+    state = _part("State or province")
+    tax_id_type = Text(
+        label="Type of the tax number",
+        required=False,
+        help_text="As Stripe calls it: eu_vat, us_ein. Empty: no number.",
+        widget=forms.TextInput({"maxlength": 20, "spellcheck": "false"}),
+    )
+    tax_id = Text(
+        label="Tax number", required=False, widget=forms.TextInput({"maxlength": TAX_ID_LENGTH_MAX})
+    )
 
 
 class CostTagsForm(ConsoleForm):

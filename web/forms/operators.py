@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from payments.models import TEXT_LENGTH_MAX
 from penstock.contract import strict_json
 from penstock.rules import focus_costs
 from quotas import actions as quotas
@@ -18,6 +19,7 @@ FILE_BYTES_MAX = 2_000_000
 """A request with more is refused before a form sees it."""
 LATER_LIMITS = (
     "rest_calls_per_s",
+    "rest_processor_ms_per_s",
     "connections_max",
     "groups_max",
     "requests_per_s",
@@ -34,6 +36,16 @@ class OperatorSignInForm(ConsoleForm):
     """An operator's token."""
 
     token = Secret(label="Operator's token", attrs={"autocomplete": "off", "maxlength": 200})
+
+
+class VoidForm(ConsoleForm):
+    """Take an invoice back."""
+
+    reason = Text(
+        label="Why",
+        help_text="It stays in the audit log, and the tenant can read it there",
+        widget=forms.TextInput({"maxlength": TEXT_LENGTH_MAX}),
+    )
 
 
 class TenantsMaxForm(ConsoleForm):
@@ -67,6 +79,12 @@ class LimitsForm(ConsoleForm):
     rest_calls_per_s = Whole(
         label="REST calls a second",
         help_text="Of all callers together; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    rest_processor_ms_per_s = Whole(
+        label="Processor time of REST",
+        help_text="Milliseconds a second, of all callers together; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )

@@ -2,6 +2,7 @@
 
 from urllib.parse import quote
 
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
 from django.shortcuts import redirect, render
@@ -23,7 +24,7 @@ from web.costs import prices_of_newcomers
 from web.forms.accounts import SignInForm, SignUpForm, TenantForm
 from web.forms.console_form import posted
 from web.tenant_access import signed_in
-from web.views.entering import end_session, welcome
+from web.views.entering import end_session, open_account, welcome
 from web.views.mailed_links import ask_to_sign_up
 
 SIGN_IN_PER_PERSON = 10
@@ -84,14 +85,16 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         given = form.cleaned_data
         try:
             rate_limit.spend("sign-up", sessions.source_of(request), SIGN_UP_PER_ADDRESS)
-            _, tenant, token = actions.sign_up(
-                email=given["email"],
-                password=given["password"],
-                tenant_name=given["tenant"],
-                request_id=sessions.request_id_of(request),
-                source=sessions.source_of(request),
-                browser=sessions.browser_of(request),
-            )
+            with transaction.atomic():
+                person, tenant, token = actions.sign_up(
+                    email=given["email"],
+                    password=given["password"],
+                    tenant_name=given["tenant"],
+                    request_id=sessions.request_id_of(request),
+                    source=sessions.source_of(request),
+                    browser=sessions.browser_of(request),
+                )
+                open_account(request, tenant, person, form.chosen)
         except PenstockError as error:
             form.refuse(error)
         else:
@@ -121,9 +124,11 @@ def new_tenant(request: HttpRequest, person: Person) -> HttpResponse:
     form = TenantForm(posted(request))
     if form.is_valid():
         try:
-            tenant = actions.create_tenant(
-                sessions.actor_of(request, person), name=form.cleaned_data["tenant"], owner=person
-            )
+            with transaction.atomic():
+                tenant = actions.create_tenant(
+                    sessions.actor_of(request, person), name=form.cleaned_data["tenant"], owner=person
+                )
+                open_account(request, tenant, person, form.chosen)
         except PenstockError as error:
             form.refuse(error)
         else:

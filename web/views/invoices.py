@@ -5,17 +5,20 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from billing import focus, focus_exports, queries
+from billing import focus, focus_exports, queries, tax_actions
 from control_plane import config
 from control_plane.rest.billing import bundle_answer, pdf_answer
 from control_plane.rest.billing_shapes import CreditNoteShape, InvoiceShape
 from payments import queries as payments
-from penstock.contract.errors import NotFound
+from penstock.contract.errors import NotFound, PenstockError
 from tenants.roles import Permission
-from web import proofs
+from web import notices, proofs
 from web.costs import cost_so_far
+from web.forms.console_form import posted
+from web.forms.costs import TaxAddressForm
 from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
 from web.unscripted import render_part
@@ -37,8 +40,27 @@ def invoices(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "page": page,
         "items": [(row, InvoiceShape(row).data) for row in page],
         "cost": cost_so_far(access.tenant),
+        "address": tax_actions.address_of(access.tenant),
+        "needs_address": config.current().payments.stripe_tax,
     }
     return render(request, "web/invoices.html", context)
+
+
+@in_tenant(Permission.PAYMENTS_WRITE)
+@require_http_methods(["GET", "HEAD", "POST"])
+def tax_address(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """Set where the tenant is for taxes."""
+    present = tax_actions.address_of(access.tenant)
+    initial = {} if present is None else {name: getattr(present, name) for name in tax_actions.FIELDS}
+    form = TaxAddressForm(posted(request), initial=initial)
+    if form.is_valid():
+        try:
+            tax_actions.set_address(access.actor, access.tenant, now=timezone.now(), **form.cleaned_data)
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            return notices.put(redirect(access.url("invoices")), "The address is saved.")
+    return render(request, "web/tax_address.html", {"here": "invoices", "form": form}, status=form.status)
 
 
 @in_tenant(Permission.INVOICES_READ)

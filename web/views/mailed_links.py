@@ -1,5 +1,6 @@
 """Pages about links in e-mails: sign-ups, forgotten passwords, and proofs of addresses."""
 
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -15,7 +16,7 @@ from web.costs import prices_of_newcomers
 from web.forms.accounts import AddressForm, AskSignUpForm, FinishSignUpForm
 from web.forms.console_form import ConsoleForm, posted
 from web.tenant_access import signed_in
-from web.views.entering import end_session, welcome
+from web.views.entering import end_session, open_account, welcome
 
 MAILS_PER_ADDRESS = 10
 LINKS_PER_ADDRESS = 60
@@ -52,14 +53,16 @@ def finish_sign_up(request: HttpRequest, token: str) -> HttpResponse:
     form = FinishSignUpForm(posted(request), initial={"tenant": found.tenant_name})
     if form.is_valid():
         try:
-            _, tenant, session = actions.sign_up_by_link(
-                token,
-                password=form.cleaned_data["password"],
-                tenant_name=form.cleaned_data["tenant"],
-                request_id=sessions.request_id_of(request),
-                source=sessions.source_of(request),
-                browser=sessions.browser_of(request),
-            )
+            with transaction.atomic():
+                person, tenant, session = actions.sign_up_by_link(
+                    token,
+                    password=form.cleaned_data["password"],
+                    tenant_name=form.cleaned_data["tenant"],
+                    request_id=sessions.request_id_of(request),
+                    source=sessions.source_of(request),
+                    browser=sessions.browser_of(request),
+                )
+                open_account(request, tenant, person, form.chosen)
         except PenstockError as error:
             form.refuse(error)
         else:

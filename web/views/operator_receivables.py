@@ -1,6 +1,5 @@
 """For operators of the service: what is owed of every invoice, what keeps it from being collected, and trying again."""
 
-import csv
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,13 +7,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from control_plane import config
 from payments import actions, queries, totals
 from payments.models import Receivable
+from penstock.contract.errors import PenstockError
+from penstock.rules.csv_lines import csv_line
 from tenants.models import OperatorToken
 from web import notices, sessions
+from web.forms.console_form import posted
+from web.forms.operators import VoidForm
 from web.paging import page_of, searched
 from web.tenant_access import for_operators
 
@@ -94,23 +97,36 @@ def retry(request: HttpRequest, operator: OperatorToken, invoice: str) -> HttpRe
     return notices.put(redirect("web:operator-receivables"), said)
 
 
+@for_operators
+@require_http_methods(["GET", "HEAD", "POST"])
+def void(request: HttpRequest, operator: OperatorToken, invoice: str) -> HttpResponse:
+    """What becomes of an unpaid invoice that is taken back; posted with a reason, it is."""
+    row = queries.receivable_of(queries.any_invoice(invoice))
+    form = VoidForm(posted(request))
+    if form.is_valid():
+        actor = sessions.operator_actor_of(request, operator)
+        try:
+            actions.void(actor, row.invoice, reason=form.cleaned_data["reason"])
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            said = (
+                f"Invoice no. {row.invoice.number} of {row.tenant.name} is void. Nothing of it is asked for."
+            )
+            return notices.put(redirect("web:operator-receivables"), said)
+    context = {"here": "receivables", "row": row, "form": form}
+    return render(request, "web/operator_void.html", context, status=form.status)
+
+
 def _asked(request: HttpRequest) -> tuple[str, str]:
     show = request.GET.get("show", "")
     return show if show in totals.SHOWN else "owed", searched(request)
 
 
-class _Line:
-    """Gives back what a writer of CSV writes."""
-
-    def write(self, text: str) -> str:
-        return text
-
-
 def _csv(rows: Iterator[Receivable]) -> Iterator[str]:
-    writer = csv.writer(_Line())
-    yield writer.writerow(COLUMNS)
+    yield csv_line(COLUMNS)
     for row in rows:
-        yield writer.writerow([_harmless(value) for value in _values(row)])
+        yield csv_line(_values(row))
 
 
 def _values(row: Receivable) -> Iterator[object]:
@@ -122,8 +138,3 @@ def _values(row: Receivable) -> Iterator[object]:
     yield "" if row.retry_at is None else row.retry_at.isoformat()
     yield row.problem
     yield row.voided_micro
-
-
-def _harmless(value: object) -> object:
-    """A text that a spreadsheet would take as a formula begins with an apostrophe."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

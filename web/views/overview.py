@@ -11,6 +11,7 @@ from control_plane.brokers import client as internal
 from control_plane.topics import plan_use
 from control_plane.topics import queries as topics
 from penstock.contract.errors import PenstockError
+from penstock.rules.nearness import is_near
 from quotas.queries import limits_of
 from tenants import queries as tenants
 from tenants.models import Tenant
@@ -37,7 +38,6 @@ LABELS = {
     "partition_changes_per_hour": "Changes in this hour",
 }
 """Limits whose use the overview shows."""
-NEAR_PERCENT = 80
 
 
 @in_tenant()
@@ -132,7 +132,7 @@ def _uses(tenant: Tenant) -> list[dict[str, Any]]:
             "bytes": use.name == "storage_bytes_max",
             "used": use.used,
             "limit": use.present,
-            "near": use.used is not None and 0 < use.present * NEAR_PERCENT <= use.used * 100,
+            "near": use.used is not None and is_near(use.used, use.present),
             "percent": None if use.used is None or not use.present else use.used * 100 // use.present,
         }
         for use in compared

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 from billing.service_level_reports import PER_MILLES, month_report
 from billing.service_level_shown import ShownDay, shown
 from control_plane.rest.service_levels import pdf_answer
+from quotas.queries import plan_of
 from tenants.models import Tenant
 from tenants.roles import Permission
 from web import charts
@@ -26,12 +27,15 @@ def service_level(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     month = request.GET.get("month", months[0])
     report = month_report(access.tenant, month, timezone.now())
     said = shown(report)
+    level = plan_of(access.tenant).service_level
+    next_level = f"{level.name} {level.version}"
     context = {
         "here": "usage",
         "month": report.document.month,
         "months": months,
         "report": report,
         "shown": said,
+        "next_level": next_level if report.provisional and next_level != said.level else "",
         "charts": _charts(said.days),
         "legend": [("Minutes without service, as the lost share of each day", 1)],
         "percentiles": [f"{one / 10:g} %" for one in PER_MILLES],

@@ -59,7 +59,7 @@ class Metering:
         clock: Clock,
         stats: NodeStats,
         replicas: ReplicaSet,
-        leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
+        leaderless: Callable[[], Mapping[TopicPartition, TopicRecord]],
         finals: FinalReadings,
         connection_time: ConnectionTime,
     ) -> None:
@@ -281,12 +281,18 @@ class Metering:
         """Beside the rounds, which wait while `__usage` itself has no leader."""
         while True:
             await asyncio.sleep(self._config.timings.metering_tick_ms / 1000)
-            found = self._unserved.look(self._leaderless(), self._clock.monotonic_ms())
-            for tenant, seconds in found.items():
-                for operation in (PRODUCE, FETCH):
-                    tally = RequestTally(tenant, operation)
-                    tally.fail(seconds)
-                    self._gather(tally)
+            leaderless = self._leaderless()
+            for where, seconds in self._unserved.look(leaderless, self._clock.monotonic_ms()).items():
+                self._not_served(leaderless[where], where.partition, seconds)
+
+    def _not_served(self, topic: TopicRecord, partition: int, seconds: int) -> None:
+        if self._counts(topic.tenant):
+            key = self._elapsed_key(topic.tenant, 0, topic)._replace(partition=partition)
+            self.increments.elapsed(key, leaderless_ms=seconds * 1_000)
+        for operation in (PRODUCE, FETCH):
+            tally = RequestTally(topic.tenant, operation)
+            tally.fail(seconds)
+            self._gather(tally)
 
     async def finish(self) -> None:
         """A clean stop: read everything once more and end the boot. Gives up after a while, and at once when all

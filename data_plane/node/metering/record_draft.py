@@ -72,8 +72,8 @@ class RecordDraft:
         for delivered, taken in increments.take_delivered(max(0, ROWS_MAX - self.rows)):
             add_delivered(self.record, delivered, taken)
             self.rows += 1
-        for elapsed, connection_ms, throttled_ms in increments.take_elapsed(max(0, ROWS_MAX - self.rows)):
-            add_elapsed(self.record, elapsed, connection_ms, throttled_ms)
+        for elapsed, spent in increments.take_elapsed(max(0, ROWS_MAX - self.rows)):
+            add_elapsed(self.record, elapsed, spent)
             self.rows += 1
         for requests, sums in increments.take_requests(max(0, ROWS_MAX - self.rows)):
             add_requests(self.record, requests, sums)

@@ -3,7 +3,7 @@
 from data_plane.contract import usage_pb2 as pb
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import TopicRecord
-from data_plane.metering.increments import DeliveredKey, ElapsedKey, RequestsKey, RequestSums, Taken
+from data_plane.metering.increments import DeliveredKey, ElapsedKey, RequestsKey, RequestSums, Spent, Taken
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.node.replicas.replica import Replica
@@ -91,15 +91,17 @@ def add_delivered(record: pb.UsageRecord, key: DeliveredKey, taken: Taken) -> No
     )
 
 
-def add_elapsed(record: pb.UsageRecord, key: ElapsedKey, connection_ms: int, throttled_ms: int) -> None:
+def add_elapsed(record: pb.UsageRecord, key: ElapsedKey, spent: Spent) -> None:
     record.elapsed.add(
         tenant=key.tenant,
         topic_id=key.topic_id,
         topic=key.topic,
         principal=key.principal,
         minute=key.minute,
-        connection_ms=connection_ms,
-        throttled_ms=throttled_ms,
+        partition=key.partition,
+        connection_ms=spent.connection_ms,
+        throttled_ms=spent.throttled_ms,
+        leaderless_ms=spent.leaderless_ms,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from data_plane.contract import methods
+from data_plane.metadata.model import TopicRecord
 from data_plane.metadata.port import MetaStore
 from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.environment import Environment
@@ -14,7 +15,7 @@ from data_plane.node.metering.metering import Metering
 from data_plane.node.metering.usage_topic import UsageTopic
 from data_plane.node.ports import CallHandler
 from data_plane.node.replicas.replica_set import ReplicaSet
-from penstock.contract.ids import TenantId, TopicPartition
+from penstock.contract.ids import TopicPartition
 
 
 class Usage:
@@ -28,7 +29,7 @@ class Usage:
         store: MetaStore,
         replicas: ReplicaSet,
         confident: Callable[[], bool],
-        leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
+        leaderless: Callable[[], Mapping[TopicPartition, TopicRecord]],
         connection_time: ConnectionTime,
     ) -> None:
         """`leaderless`: what the controller sees without a leader; nothing on every other broker."""

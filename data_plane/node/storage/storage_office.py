@@ -37,11 +37,11 @@ class StorageOffice:
         return 0 if self._books is None or not self._seated() else len(self._books.full)
 
     @property
-    def near_limit(self) -> NearLimit | None:
+    def named(self) -> NearLimit | None:
         """Who is near its limit; None on a broker that is not the controller, or may not be it any more."""
         if self._books is None or not self._seated() or not self._confident():
             return None
-        return self._books.near_limit
+        return self._books.named
 
     def asked(self, report: Report) -> list[Full] | None:
         """Who is full; None: this broker keeps no books for the sender now."""

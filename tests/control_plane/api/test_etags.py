@@ -205,6 +205,7 @@ def test_the_document_tells_of_conditions_where_they_are_heeded() -> None:
         ("delete", "/v1/webhooks/{webhook}"),
         ("patch", "/v1/billing/costs/{cost}"),
         ("delete", "/v1/billing/costs/{cost}"),
+        ("put", "/v1/billing-account/address"),
         ("put", "/v1/cost-tags/{kind}/{name}"),
         ("patch", "/v1/budgets/{budget}"),
         ("delete", "/v1/budgets/{budget}"),

@@ -89,6 +89,10 @@ def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 OPERATIONS = list(_operations())
 VALID: dict[str, Any] = {
+    "service_level": {
+        "target_parts": 999_000_000,
+        "tiers": [{"below_parts": 990_000_000, "basis_points": 1_000}],
+    },
     "email": "new@acme.example",
     "password": PASSWORD,
     "present": "not the password until now",
@@ -120,6 +124,7 @@ VALID: dict[str, Any] = {
     "service_accounts_max": 0,
     "bin_days": 7,
     "rest_calls_per_s": 0,
+    "rest_processor_ms_per_s": 0,
     "connections_max": 0,
     "groups_max": 0,
     "requests_per_s": 0,
@@ -203,6 +208,13 @@ VALID: dict[str, Any] = {
     "csv": "BillingCurrency,ChargePeriodStart,ChargePeriodEnd,EffectiveCost,ServiceCategory,ServiceName\n"
     "USD,2026-11-03T00:00:00Z,2026-11-04T00:00:00Z,1.25,Compute,EC2\n",
     "tags": {"team": "fresh"},
+    "country": "DE",
+    "postal_code": "10115",
+    "city": "Berlin",
+    "line1": "Invalidenstr. 1",
+    "line2": "",
+    "tax_id_type": "eu_vat",
+    "tax_id": "DE123456789",
     "costs": [
         {
             "name": "fresh",
@@ -306,6 +318,10 @@ def test_hostile_values_in_a_field_are_refused_or_harmless(
         variants: list[Any] = [value]
         if field == "settings":
             variants += [{str(value)[:1_000]: 1}, {"retention_ms": value}, {"retention_ms": {"a": value}}]
+        if field == "service_level":
+            variants += [
+                VALID[field] | {name: value} for name in ("name", "tiers", "latency", "target_parts")
+            ]
         if field == "operations":
             variants += [[value], ["produce"] * 100]
         for variant in variants:

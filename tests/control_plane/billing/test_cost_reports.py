@@ -146,6 +146,35 @@ def test_one_day_of_a_period_is_the_rest_less_the_other_days(house: House, bille
     assert 0 < first < whole and first + rest == whole
 
 
+def test_what_came_late_is_of_the_periods_nearest_day_and_a_part_of_it_has_it_not(
+    world: World, house: House, billed: int
+) -> None:
+    """The second period bills usage of a day before it and of one after, whichever days are asked for."""
+    first, second = TODAY - timedelta(days=1), TODAY
+    cut = Invoice.objects.get(tenant=house.tenant).cut
+    cut.period_start = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    cut.period_end = datetime(second.year, second.month, second.day, 1, tzinfo=UTC)
+    cut.save()
+    row = cut.usage.filter(meter="bytes_in", topic="clicks").get()
+    more = {"messages_in": 100, "bytes_in": 1_000_000}
+    for day, offset in ((first - timedelta(days=5), 20_000), (second + timedelta(days=3), 30_000)):
+        for meter, quantity in more.items():
+            row.pk, row.topic, row.day, row.meter, row.quantity = None, f"on {day}", day, meter, quantity
+            row.first_offset = offset
+            row.save(force_insert=True)
+    early, late = (f"on {first - timedelta(days=5)}", f"on {second + timedelta(days=3)}")
+    days = costs(report(house, "day", "topic", first=first, end=second + timedelta(days=1)))
+    assert days[first.isoformat(), early] > 0 < days[second.isoformat(), late]
+
+    def of(**asked: date) -> set[str]:
+        found = report(house, "topic", **asked)
+        return {row.values["topic"] for row in found.rows if row.usage_micro > row.provisional_micro}
+
+    assert of(first=first, end=second + timedelta(days=1)) == {"orders", "clicks", early, late}
+    assert of(first=first, end=second) == {"orders", early}
+    assert of(first=second, end=second + timedelta(days=1)) == {"orders", "clicks", late}
+
+
 def test_a_filter_names_alone_what_it_names(house: House, billed: int) -> None:
     by_topic = costs(report(house, "topic"))
     found = report(house, "topic", topic="orders")

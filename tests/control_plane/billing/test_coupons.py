@@ -15,8 +15,10 @@ from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import FIRST, SECOND, change, cut, hours_ago, terms
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.world import call, make_house
+from web.views.operator_coupons import state_of
 
 CODE = "SPRING-7Q2M"
+MOMENT = timedelta(microseconds=1)
 REFUSED = "no coupon of this code can be redeemed"
 
 
@@ -83,6 +85,25 @@ def test_what_cannot_be_redeemed_is_refused_in_one_way(acme: Tenant, code: str, 
     with pytest.raises(InvalidRequest, match=REFUSED):
         redeem(acme, code, at)
     assert not TenantTerms.objects.exists() and not CouponRedemption.objects.exists()
+
+
+def test_a_closed_tenant_gets_no_coupon(world: World, acme: Tenant) -> None:
+    make()
+    Tenant.objects.filter(pk=acme.pk).update(closed_at=hours_ago(30))
+    with pytest.raises(InvalidRequest, match="acme is closed"):
+        redeem(acme)
+    assert not CouponRedemption.objects.exists()
+
+
+def test_a_coupons_page_tells_what_becomes_of_who_redeems_it_now(acme: Tenant) -> None:
+    row = make(uses_max=1)
+    assert [state_of(coupon_actions.coupon_of(CODE), at) for at in (row.from_at, row.until_at - MOMENT)] == [
+        "open"
+    ] * 2
+    assert state_of(row, row.from_at - MOMENT) == "not yet" and state_of(row, row.until_at) == "over"
+    redeem(acme)
+    assert state_of(coupon_actions.coupon_of(CODE), hours_ago(20)) == "used up"
+    assert state_of(coupon_actions.end_coupon(TESTER, CODE, hours_ago(10)), hours_ago(5)) == "ended"
 
 
 def test_an_ended_coupon_is_refused_and_who_has_it_keeps_it(world: World, acme: Tenant) -> None:

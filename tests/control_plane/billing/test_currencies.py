@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from billing import account_actions, coupon_actions, price_actions, terms_actions
 from billing.models import PriceBook, TenantTerms
@@ -179,6 +180,35 @@ def test_a_tenant_is_made_with_its_currency(world: World) -> None:
     made = call("POST", "/v1/tenants", {"name": "europe", "currency": "EUR"}, token=owner)
     assert made.status in (201, 202), made.body
     assert account_actions.currency_of(Tenant.objects.get(name="europe")) == "EUR"
+
+
+def test_who_signs_up_chooses_among_the_currencies_with_prices(world: World) -> None:
+    person = {"email": "ada@example.com", "password": "a sentence is good", "tenant": "ada"}
+    assert "f-currency" not in Client().get("/sign-up").content.decode(), "there is nothing to choose"
+    in_effect("EUR", 2)
+    page = Client().get("/sign-up").content.decode()
+    assert page.index('value="USD"') < page.index('value="EUR"'), "the first prices come first"
+    refused = call("POST", "/v1/sign-up", person | {"currency": "JPY"})
+    assert refused.status == 400 and "no price book in JPY" in refused.body["detail"], refused.body
+    assert not Tenant.objects.filter(name="ada").exists(), "nothing is left of it"
+    assert call("POST", "/v1/sign-up", person | {"currency": "EUR"}).status == 201
+    assert account_actions.currency_of(Tenant.objects.get(name="ada")) == "EUR"
+    by_form = {
+        "email": "bob@example.com",
+        "password": "a sentence is good",
+        "tenant": "bob",
+        "currency": "EUR",
+    }
+    assert Client().post("/sign-up", by_form | {"currency": "JPY"}).status_code == 422
+    assert Client().post("/sign-up", by_form).status_code == 302
+    assert account_actions.currency_of(Tenant.objects.get(name="bob")) == "EUR"
+    invited = {
+        "email": "c@example.com",
+        "password": "a sentence is good",
+        "invitation": "x",
+        "currency": "EUR",
+    }
+    assert "makes no tenant" in call("POST", "/v1/sign-up", invited).body["detail"]
 
 
 def test_the_table_has_the_digits_of_the_standard() -> None:

@@ -12,14 +12,16 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from billing import evidence_bundles, period_actions
-from billing.models import Invoice
+from billing.models import Cut, Invoice, Seal
 from control_plane.brokers import client as broker_client
 from control_plane.brokers import view
 from control_plane.rest.billing import bundle_answer
 from penstock.contract.errors import BrokerUnavailable
-from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.rules.timestamps import time_ms
+from penstock.verification import bundle_file
 from penstock.verification.bundle_reads import Bundle
+from penstock.verification.commitments import KeptLoss
 from penstock.verification.findings import Kind, Report, Verdict
 from penstock.verification.proving import prove
 from tenants.actions import create_operator
@@ -143,3 +145,58 @@ def test_a_bundle_shows_one_moment(
     monkeypatch.setattr(evidence_bundles, "write_bundle", write)
     bundle_answer(invoice).close()
     assert seen[0] == seen[1] == Tenant.objects.count() - 1
+
+
+def test_seals_and_cuts_are_the_invoices_own_and_none_that_a_loss_took(world: World, tmp_path: Path) -> None:
+    tenant, other = world.tenant("acme"), world.tenant("other")
+    issued(world, tenant, PART)
+    invoice = issued(world, tenant, replace(PART, first=2_000, end=2_500), PART)
+    issued(world, other, PART)
+    for cut in Cut.objects.filter(tenant=other):
+        assert cut.sha256
+    later = period_actions.close_period(TESTER, tenant.public_id, end=datetime.now(UTC))
+    for owner, generation, base, end in (
+        (tenant, 0, 0, 1_000),
+        (tenant, 0, 1_000, 2_000),  # its end gives the totals to count from
+        (tenant, 0, 2_000, 2_400),
+        (tenant, 1, 2_300, 2_450),
+        (tenant, 0, 2_500, 2_600),
+        (other, 0, 2_100, 2_200),
+    ):
+        Seal.objects.create(
+            tenant=owner,
+            topic_id=PART.topic_id,
+            partition=0,
+            log_generation=generation,
+            base_offset=base,
+            end_offset=end,
+            seal=f"{owner.name} {generation} {base}".encode(),
+            src_partition=0,
+            src_offset=base,
+        )
+    where = TopicPartition(TopicId(bytes.fromhex(PART.topic_id)), 0)
+
+    def written(*losses: KeptLoss) -> tuple[list[str], list[str]]:
+        file = tmp_path / "a.evidence"
+        with file.open("wb") as out:
+            evidence_bundles.write_bundle(
+                invoice,
+                {},
+                chain_item=lambda entry: {},
+                losses=losses,
+                now=datetime.now(UTC),
+                write=out.write,
+            )
+        every = [record for _, record in bundle_file.read_records(file)]
+        return (
+            [one.seal.decode() for one in every if isinstance(one, bundle_file.SealOfBrokers)],
+            [one.cut_id for one in every if isinstance(one, bundle_file.CutOfBrokers)],
+        )
+
+    cuts = list(Cut.objects.filter(tenant=tenant, delivered_at__isnull=False).order_by("period_end"))
+    kept = ["acme 0 1000", "acme 0 2000", "acme 1 2300"]
+    assert written() == (kept, [one.public_id for one in cuts]), f"{later} is not answered yet"
+    lost = KeptLoss(where=where, log_generation=1, offset=2_300)
+    assert written(lost)[0] == ["acme 0 1000", "acme 1 2300"]
+    Cut.objects.filter(pk=cuts[0].pk).update(sha256="")  # as older ones are
+    assert written()[1] == [cuts[1].public_id]

@@ -271,10 +271,18 @@ def test_charges_have_their_categories() -> None:
     assert rows[-1]["ListCost"] == "15.2931"
 
 
-def test_no_cell_of_text_begins_as_a_formula() -> None:
-    for row in rows_of(GRADUATED, {("-orders", 0, 1): (3_000, 10**9)}):
-        texts = (value for column, value in row.items() if column not in DECIMALS | {"ResourceName"})
-        assert not [text for text in texts if text[:1] in "=+-@"]
+def test_no_cell_of_text_is_a_formula_and_negative_costs_stay_numbers() -> None:
+    hostile = focus.Parties(tenant="tn_acme", name="=cmd|calc", issuer="+Penstock")
+    document = invoice_of(GRADUATED, {("-orders", 0, 1): (3_000, 10**9)})
+    rows = list(focus.invoice_rows(document, GRADUATED, hostile))
+    rows[0] = {**rows[0], "BilledCost": "-5.25"}
+    (first, *_) = csv.DictReader("".join(focus.as_csv(rows)).splitlines())
+    assert [first[name] for name in ("BillingAccountName", "InvoiceIssuerName", "ResourceName", "BilledCost")] == [
+        "'=cmd|calc", "'+Penstock", "'-orders", "-5.25",
+    ]  # fmt: skip
+    assert {focus.COLUMNS[at] for at in focus._DECIMALS} == {*DECIMALS, "x_InvoiceNumber"}
+    texts = [value for column, value in first.items() if column not in DECIMALS]
+    assert not [text for text in texts if text[:1] in tuple("=+-@")]
 
 
 def test_another_book_than_that_of_the_invoice_is_refused() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from billing import focus_exports, measured, price_actions, queries
+from billing import focus_exports, import_actions, measured, price_actions, queries
 from billing.models import BillingEntry, Cut, PartitionWaiver
 from billing.running_costs import running_cost
+from daemon.data_set_store import FolderStore
 from penstock.contract.documents import InvoiceDocument, plain, read_document
 from penstock.rules.rating import PriceBook
 from penstock.verification.findings import Kind
@@ -143,6 +144,7 @@ def test_days_from_before_a_meter_had_a_price_are_never_billed(tmp_path: Path) -
     made.bill()
     due = measured.due_days(tenant, measured.measured_meters(priced), TODAY - 3 * DAY, TODAY.date())
     assert [(one.day, one.quantity) for one in due] == [(day(2), 40)]
+    assert measured.due_sums(tenant, [KEPT], TODAY - 3 * DAY, TODAY.date()) == {KEPT: 40}
 
 
 def test_the_running_period_costs_what_was_kept_so_far_today_too(tmp_path: Path) -> None:
@@ -171,6 +173,11 @@ def test_what_was_billed_too_much_is_taken_off_however_long_ago_it_was(tmp_path:
     for back, quantity in ((160, 150), (2, 90)):
         made.day(tenant, "orders", day(back), KEPT, quantity)
     made.day(tenant, "others", day(160), KEPT, 5)
+    made.spark("usage_day")
+    import_actions.import_data_sets(FolderStore(made.datasets))
+    for begins in (TODAY - 200 * DAY, TODAY - 90 * DAY, TODAY - 160 * DAY):
+        due = measured.due_days(tenant, [KEPT], begins, TODAY.date())
+        assert measured.due_sums(tenant, [KEPT], begins, TODAY.date()) == measured.sums(due), begins
     third, fourth = period(made, tenant, TODAY - 90 * DAY, 2), period(made, tenant, TODAY, 3)
     made.spark()
     made.bill()
@@ -192,6 +199,42 @@ def test_an_invoice_bills_as_much_as_a_line_holds_and_the_next_one_the_rest(tmp_
         ("others", MINUTES, 7), ("orders", KEPT, measured.LINE_MAX - 10), ("orders", KEPT, 10),
     ]  # fmt: skip
     assert measured.sums(due)[KEPT] == measured.LINE_MAX
+    assert measured.due_sums(tenant, [KEPT, MINUTES], begins, TODAY.date()) == measured.sums(due)
+
+
+def test_what_the_running_period_costs_is_summed_up_by_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, tenant = world(tmp_path, KEPT, MINUTES)
+    for topic in range(5):
+        made.day(tenant, f"topic-{topic}", day(8), KEPT, 10)
+    period(made, tenant, TODAY - 5 * DAY, 0)
+    made.spark()
+    made.bill()
+    for topic in range(5):
+        for back in (3, 2, 0):
+            made.day(tenant, f"topic-{topic}", day(back), KEPT, 100)
+    made.day(tenant, "topic-0", day(8), KEPT, 7)  # it came late
+    made.day(tenant, "topic-new", day(7), KEPT, 3)  # so did all of this
+    made.spark("usage_day")
+    import_actions.import_data_sets(FolderStore(made.datasets))
+    begins, end = TODAY - 5 * DAY, TODAY.date() + DAY
+    asked: list[Any] = []
+    exact = measured.due_days
+
+    def due_days(*args: Any, **more: Any) -> list[measured.DueDay]:
+        asked.append(more.get("topics"))
+        return exact(*args, **more)
+
+    monkeypatch.setattr(measured, "due_days", due_days)
+    assert measured.due_sums(tenant, [KEPT, MINUTES], begins, end) == {KEPT: 5 * 300 + 10}
+    assert [sorted(topics) for topics in asked] == [sorted((topic_id("topic-0"), topic_id("topic-new")))]
+    PartitionWaiver.objects.create(
+        tenant=tenant, topic_id=topic_id("topic-1"), partition=0, from_cut=Cut.objects.get(), reason="x", actor="x",
+    )  # fmt: skip
+    assert measured.due_sums(tenant, [KEPT], begins, end) == {KEPT: 4 * 300 + 10}
+    monkeypatch.setattr(measured, "_APART_MAX", 0)
+    assert measured.due_sums(tenant, [KEPT], begins, end) == {KEPT: 4 * 300 + 10} and asked[-1] is None
 
 
 def test_requests_and_connections_are_of_no_topic_and_deliveries_to_other_zones_of_one(

@@ -8,14 +8,14 @@ from django.utils import timezone
 
 from billing import month_forecasts, price_actions
 from billing.forecasting import Basis
-from billing.models import PriceBook, UsageDay
+from billing.models import CutUsage, Invoice, PriceBook, UsageDay
 from billing.terms_actions import change_terms
 from penstock.rules import rating
 from penstock.rules.meters import BYTES_OTHER_ZONE
 from tenants.models import Tenant
 from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import terms
-from tests.control_plane.billing.world import STANDARD_1, TESTER, World, topic_id
+from tests.control_plane.billing.world import STANDARD_1, TESTER, Part, World, topic_id
 from tests.control_plane.world import Answer, House, call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -149,6 +149,29 @@ def test_what_a_closed_part_of_the_month_used_is_not_in_the_running_period(
     assert found.begins == datetime(2026, 11, 10, tzinfo=UTC)
     assert meters(found)["messages_in"].so_far == 6 * 1000
     assert meters(found)["messages_in"].coming.history_days == 60, "but it is history"
+
+
+def test_after_a_cut_in_mid_day_what_no_invoice_counts_is_divided_as_messages_are(
+    world: World, acme: Tenant
+) -> None:
+    used_evenly(acme, 60)
+    day = date(2026, 11, 10)
+    for meter, quantity in (("bytes_out", 5_000), (BYTES_OTHER_ZONE, 400)):
+        UsageDay.objects.create(
+            tenant=acme, topic_id=topic_id("orders"), topic="orders", day=day, meter=meter, quantity=quantity
+        )
+    parts = [Part(topic="orders", first=0, end=750, size=75_000, day=day)]
+    cut = world.cut(acme, parts, end=datetime(2026, 11, 10, 18, tzinfo=UTC))
+    Invoice.objects.filter(cut=cut).update(status="issued", number=1, total_micro=0, issued_at=NOW)
+    for meter, quantity in (("messages_in", 750), ("bytes_in", 75_000)):
+        CutUsage.objects.create(
+            cut=cut, tenant=acme, topic_id=topic_id("orders"), topic="orders", partition=0, log_generation=0, day=day,
+            meter=meter, quantity=quantity, first_offset=0, end_offset=750,
+        )  # fmt: skip
+    found = month_forecasts.month_forecast(acme, NOW)
+    assert list(meters(found)) == ["messages_in", "bytes_in", "bytes_out", BYTES_OTHER_ZONE]
+    so_far = {name: one.so_far for name, one in meters(found).items()}
+    assert so_far == {"messages_in": 5_250, "bytes_in": 525_000, "bytes_out": 1_250, BYTES_OTHER_ZONE: 100}
 
 
 def test_without_prices_there_is_a_forecast_and_no_cost(db: None) -> None:

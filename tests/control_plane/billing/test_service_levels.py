@@ -34,10 +34,14 @@ from penstock.rules.service_level_months import differences, month_document
 from penstock.rules.service_levels import ALL_SECONDS, OPERATIONS, STANDARD_1, WHOLE, Counts, operation_month
 from penstock.verification.findings import Verdict
 from penstock.verification.service_level_check import ShownInvoice, check_service_level
+from quotas import actions as quotas
+from quotas.models import PlanChange
+from quotas.plans import STANDARD, level_from
+from quotas.queries import plan
 from tenants.models import Tenant
 from tests.control_plane.billing.printed import beyond_the_margin
 from tests.control_plane.billing.world import STANDARD_1 as STANDARD_PRICES
-from tests.control_plane.billing.world import TESTER, Part, World
+from tests.control_plane.billing.world import TESTER, Part, World, topic_id
 
 MONTH = "2026-09"
 FIRST, END = datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC)
@@ -548,6 +552,57 @@ def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
             yield from numbers_in(one, (*path, at))
 
 
+def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> None:
+    """All requests are good; in 14 of 288 windows over 1 % took longer than 250 ms, and 95.1 % is below 99 %. A plan
+    that the tenant goes to in the month promises for the next one.
+    """
+    acme = made(world)
+    quotas.publish_plan(TESTER, "quick", STANDARD, level_from("quick", {"name": "premium"}))
+    quotas.set_limits(TESTER, acme, plan=plan("quick"))
+    PlanChange.objects.update(changed_at=FIRST)
+    quotas.set_limits(TESTER, acme, plan=plan("free"))
+    PlanChange.objects.filter(plan="quick").update(changed_at=FIRST + timedelta(seconds=1))
+    good_day(world, acme, FIRST)
+    for number in range(20):
+        for over_ms, slow in ((100, 500), (250, 31 if number < 14 else 30)):
+            world.rows["sla_slow_5m"].append(
+                {
+                    "tenant": acme.public_id, "operation": "produce", "over_ms": over_ms, "slow": slow,
+                    "window": FIRST + timedelta(minutes=5 * number),
+                }
+            )  # fmt: skip
+    for topic, day, seconds in (("orders", 1, 9), ("orders", 2, 3), ("logs", 2, 20), ("orders", 31, 99)):
+        world.rows["usage_day"].append(
+            {
+                "tenant": acme.public_id, "topic_id": topic_id(topic), "topic": topic, "partitions": 1,
+                "day": (FIRST + timedelta(days=day - 1)).date(), "meter": "leaderless_ms", "quantity": seconds * 1_000,
+            }
+        )  # fmt: skip
+    invoiced(world, acme)
+    service_level_actions.post_months(DUE)
+    world.cut(acme, [PART], end=END + timedelta(days=5))
+    shown, chain, invoices = seen(acme)
+    assert [(one["topic"], one["seconds"]) for one in shown["leaderless"]] == [("logs", 20), ("orders", 12)]
+    (usage,) = queries.usage(acme, by=[], first=None, end=None)
+    assert "leaderless_ms" not in usage["meters"]
+    assert (shown["level"], shown["level_version"], shown["binding_parts"]) == ("premium", 1, WHOLE)
+    parts = 274 * WHOLE // 288
+    assert shown["latency"] == {
+        "within_ms": 250, "target_parts": 990_000_000, "judged": 288, "missed": 14, "parts": parts,
+    }  # fmt: skip
+    assert shown["basis_points"] == 1_000 and shown["credit_micro"] > 0
+    proof = check_service_level(shown, chain, invoices)
+    assert (proof.wrong, proof.missing, proof.verdict) == ((), (), Verdict.PROVEN)
+    altered = shown | {"latency": {**shown["latency"], "parts": WHOLE}}
+    assert "latency is shown as" in check_service_level(altered, chain, invoices).wrong[0]
+    page = service_level_pdf.report_page(
+        acme, service_level_reports.month_report(acme, MONTH, DUE), "Penstock"
+    )
+    assert "95.138 %" in page and "14 of them too slow" in page and "98.966 %" in page
+    october = service_level_reports.measure(acme, END, END + timedelta(days=1))
+    assert (october.level.name, october.format) == ("standard", 1)
+
+
 def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
     shown, chain, invoices = seen(credited)
     other = copy.deepcopy(chain)
@@ -588,6 +643,7 @@ def test_a_part_of_a_month_is_none_however_well_its_numbers_agree(credited: Tena
             level=STANDARD_1,
             excluded=(),
             operations=[operation_month(one, (first_s, until_s), {}, {}, [], []) for one in OPERATIONS],
+            latency=None,
             invoices=found.invoices,
             currency=found.currency,
             minor_digits=found.minor_digits,

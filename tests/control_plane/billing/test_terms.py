@@ -17,6 +17,7 @@ from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.rules import rating
 from penstock.rules.timestamps import time_ms
 from penstock.verification import charges_check, invoice_check
+from penstock.verification.findings import Problem
 from tenants.models import Membership, Tenant
 from tests.control_plane.billing.world import STANDARD_1, TESTER, Part, World
 from tests.control_plane.world import make_person
@@ -85,6 +86,12 @@ def document_of(invoice: Invoice) -> documents.InvoiceDocument:
 
 def assert_proven(invoice: Invoice, previous: Invoice) -> documents.InvoiceDocument:
     """Its charges, lines and what REST shows, by what `verify-invoice` checks them with."""
+    assert problems_of(invoice, previous) == []
+    return document_of(invoice)
+
+
+def problems_of(invoice: Invoice, previous: Invoice) -> list[Problem]:
+    """Of its charges, its lines, its tax and what REST shows."""
     issued = document_of(invoice)
     prices = price_actions.assigned_prices(invoice.tenant, invoice.cut.period_start)
     assigned = charges_check.AssignedPrices.of(prices)
@@ -102,17 +109,16 @@ def assert_proven(invoice: Invoice, previous: Invoice) -> documents.InvoiceDocum
     due = charges_check.due_charges(issued, assigned, quantities, before, returned, earlier)
     mine = [note for note in notes if note.invoice.id == invoice.public_id]
     shown = shapes.InvoiceShape(queries.invoice(invoice.tenant, invoice.public_id)).data
-    found = [
+    return [
         *invoice_check.check_lines(issued, assigned.book, due.charged.total_micro),
         *charges_check.check_charges(issued, assigned, due),
+        *charges_check.check_statement(issued, assigned, due),
         *charges_check.check_grants(issued, assigned, earlier, before, returned),
         *charges_check.check_charged_credits(issued, assigned, due, quantities, mine),
         *invoice_check.check_shown(dict(shown) | {"lines": [dict(one) for one in shown["lines"]],
             "charges": [dict(c) for c in shown["charges"]],
             "credit_notes": [dict(n) for n in shown["credit_notes"]]}, issued, mine),
     ]  # fmt: skip
-    assert found == []
-    return issued
 
 
 @pytest.mark.parametrize("text", ["a\u0000b", "two\nlines", "\u202eabc"])

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from billing import price_actions, what_ifs
-from billing.models import PriceBook
+from billing.models import Invoice, PriceBook
 from penstock.rules import rating
 from tenants.roles import Standing
 from tests.control_plane.billing.world import STANDARD_1, TESTER, Part, World
@@ -50,6 +50,17 @@ def test_the_tenant_that_would_pay_most_more_comes_first(billed: tuple[int, int]
     assert found.preview_micro == (2_000 + 30_000 + 2) * 1_000_000
     same = what_ifs.what_if_of_all(rating.PriceBook.read(STANDARD_1), datetime.now(UTC))
     assert [one.difference_micro for one in same.tenants] == [0, 0]
+
+
+def test_tenants_that_can_be_compared_are_chosen_before_great_ones_of_another_currency(
+    billed: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(what_ifs, "TENANTS_MAX", 1)
+    yen = PriceBook.objects.get(pk=book("yen", currency="JPY", minor_digits=0).pk)
+    Invoice.objects.filter(tenant__name="large").update(price_book=yen)
+    found = what_ifs.what_if_of_all(rating.PriceBook.read(STANDARD_1), datetime.now(UTC))
+    assert [one.tenant.name for one in found.tenants] == ["small"]
+    assert (found.left_out, found.in_other_currencies, found.billed_micro) == (1, 0, billed[0])
 
 
 def test_other_currencies_are_shown_and_in_no_sum(billed: tuple[int, int]) -> None:

@@ -30,9 +30,14 @@ def test_no_connection_checkpoints_by_itself() -> None:
         assert cursor.execute("PRAGMA wal_autocheckpoint").fetchone()[0] == 0
 
 
-def test_a_checkpoint_lets_the_log_be_written_from_its_beginning_again() -> None:
+def test_a_checkpoint_lets_the_log_be_written_from_its_beginning_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _commit(20)
     grown = _log_bytes()
+    assert not embedded_database.is_log_long()
+    monkeypatch.setattr(embedded_database, "LOG_BYTES", grown - 1)
+    assert embedded_database.is_log_long()
     for _ in range(3):
         embedded_database.checkpoint()
         _commit_again()

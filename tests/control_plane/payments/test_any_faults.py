@@ -87,7 +87,7 @@ def test_any_history_ends_without_a_difference(
         fake.objects.clear()
         fake.keys.clear()
         fake.calls.clear()
-        customer = fake._make(
+        customer = fake.make(
             "cus", "customer", invoice_settings={}, metadata={"penstock_tenant": tenant.public_id}
         )
         if method:

@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 
 from demo.fake_stripe import FakeStripe
-from payments import totals
+from payments import actions, totals
 from payments.models import Receivable
 from tenants.roles import Standing
-from tests.control_plane.billing.world import World
+from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.paying import CENT, asked, due, of_amount, worker
 from tests.control_plane.world import make_house
 
@@ -91,3 +91,28 @@ def test_trying_again_is_one_button_and_for_operators(world: World, fake: FakeSt
     worker()
     assert (asked(invoice).stripe_state, asked(invoice).problem) == ("open", "")
     assert client.post("/operator/receivables/inv_nothing/retry").status_code == 404
+
+
+def test_an_operator_makes_an_invoice_void_on_a_page_of_its_own_with_a_reason(
+    world: World, fake: FakeStripe, client: Client
+) -> None:
+    invoice = of_amount(world.tenant("acme"), 2_000 * CENT)
+    worker()
+    address = f"/operator/receivables/{invoice.public_id}/void"
+    assert f'href="{address}"' in page(client)
+    assert Client().post(address, {"reason": "x"}).status_code in (302, 403)
+    asking = client.get(address)
+    assert asking.status_code == 200 and "cannot be undone" in asking.content.decode()
+    assert client.post(address, {"reason": ""}).status_code == 422 and asked(invoice).state == "open"
+    answer = client.post(address, {"reason": "sent to the wrong company"})
+    assert (answer.status_code, answer["Location"]) == (302, "/operator/receivables")
+    assert (asked(invoice).state, asked(invoice).open_micro) == ("void", 0)
+    assert f'href="{address}"' not in page(client, "?show=all")
+    again = client.get(address).content.decode()
+    assert "It is void already" in again and '<button class="danger">Make it void' not in again
+    assert client.get("/operator/receivables/inv_nothing/void").status_code == 404
+    paid = of_amount(world.tenant("beta"), 2_000 * CENT)
+    worker()
+    actions.mark_paid(TESTER, paid, reference="bank 1")
+    refused = client.post(f"/operator/receivables/{paid.public_id}/void", {"reason": "x"})
+    assert refused.status_code == 422 and "a credit note gives back what was paid" in refused.content.decode()

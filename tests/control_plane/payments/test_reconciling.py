@@ -185,6 +185,6 @@ def test_a_comparison_that_another_process_has_finished_ends(
 
 
 def test_a_refund_that_is_not_ours_is_nothing(fake: FakeStripe, invoice: Invoice) -> None:
-    fake._make("re", "refund", payment_intent="pi_of_another_product", amount=1, status="succeeded")
+    fake.make("re", "refund", payment_intent="pi_of_another_product", amount=1, status="succeeded")
     assert nightly() == []
     assert not Payment.objects.exists()

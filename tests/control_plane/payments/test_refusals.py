@@ -210,7 +210,7 @@ def test_a_new_payment_method_that_a_delivery_reads_first_is_tried_for_all_that_
 
 def test_an_operator_can_have_the_method_charged_once_more(world: World, fake: FakeStripe) -> None:
     invoice = of_amount(world.tenant("acme"), 2_000 * CENT)
-    customer = fake._make(
+    customer = fake.make(
         "cus", "customer", invoice_settings={}, metadata={"penstock_tenant": invoice.tenant.public_id}
     )
     fake.give_method(customer["id"])

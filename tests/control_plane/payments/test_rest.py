@@ -52,7 +52,7 @@ def test_a_tenant_gets_pages_of_stripe_and_an_operator_the_differences(
     assert fake.all("checkout.session")[0]["success_url"].endswith("/t/acme/invoices")
     made = call("POST", "/v1/billing/reconciliation", token=operator)
     assert (made.status, made.body["differences"]) == (200, [])
-    fake._make("in", "invoice", status="open", customer="cus_x", currency="usd", total=1, amount_paid=0, amount_due=1,
+    fake.make("in", "invoice", status="open", customer="cus_x", currency="usd", total=1, amount_paid=0, amount_due=1,
                amount_remaining=1, pre_payment_credit_notes_amount=0, post_payment_credit_notes_amount=0,
                metadata={"penstock_receivable": "rcv_x"})  # fmt: skip
     (found,) = call("POST", "/v1/billing/reconciliation", token=operator).body["differences"]

@@ -238,7 +238,7 @@ def test_a_balance_of_the_customer_at_stripe_keeps_the_draft_and_is_named(
         "balance": balance,
         "metadata": {"penstock_tenant": invoice.tenant.public_id},
     }
-    customer = fake._make("cus", "customer", **made)
+    customer = fake.make("cus", "customer", **made)
     worker()
     (theirs,) = fake.all("invoice")
     assert theirs["status"] == "draft"

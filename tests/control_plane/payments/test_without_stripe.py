@@ -1,21 +1,33 @@
 """Payment without Stripe: what is asked for, what operators note, and reminders."""
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
+from billing import chain_actions, focus_exports, voids
+from billing import queries as billing
+from billing.models import BillingEntry
 from control_plane.audit.models import AuditEntry
 from control_plane.config import PaymentsConfig
 from control_plane.mail.models import Mail
 from control_plane.outbox.models import Delivery
+from control_plane.rest.billing_shapes import InvoiceShape
 from daemon.settings import Refused
 from payments import actions, dunning, queries, tasks, totals
 from payments.models import Payment, Receivable
+from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.rules.timestamps import time_ms
 from tenants.actions import set_suspended
 from tenants.models import Membership
 from tenants.roles import Role
+from tests.control_plane.billing.test_focus import assert_is_of_focus, note_of
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.conftest import Configure
 from tests.control_plane.payments.paying import DAY, asked, credit, due, issued, worker
@@ -83,6 +95,7 @@ def test_a_credit_note_of_the_whole_makes_an_invoice_void(world: World) -> None:
     with pytest.raises(InvalidRequest):
         actions.mark_paid(TESTER, invoice, reference="bank 1")
     assert (asked(invoice).state, invoice.number) == ("void", 1)
+    assert voids.void_at(invoice) is None, "its credit note takes it back, in FOCUS too"
 
 
 def test_an_operator_makes_an_unpaid_invoice_void_once_and_for_good(world: World) -> None:
@@ -105,6 +118,24 @@ def test_an_operator_makes_an_unpaid_invoice_void_once_and_for_good(world: World
     entries = AuditEntry.objects.filter(action="receivable.void").order_by("pk")
     assert [one.after["reason"] for one in entries] == ["sent to the wrong company"]
     assert totals.by_currency() == []
+
+
+def test_what_waited_to_be_carried_waits_no_more_when_it_is_void(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    Receivable.objects.filter(invoice=invoice).update(waits=True)
+    assert not actions.void(TESTER, invoice, reason="sent to the wrong company").waits
+    assert not asked(invoice).waits
+
+
+def test_a_payment_that_crosses_a_void_is_to_be_refunded(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    row = actions.void(TESTER, invoice, reason="sent to the wrong company")
+    assert not Receivable.objects.filter(queries.is_overpaid()).exists()
+    Receivable.objects.filter(pk=row.pk).update(paid_micro=1)
+    assert Receivable.objects.filter(queries.is_overpaid()).count() == 1
+    assert asked(invoice).overpaid_micro == 1
 
 
 def test_what_was_paid_never_becomes_void(world: World) -> None:
@@ -290,3 +321,58 @@ def test_what_was_paid_in_part_never_becomes_void(world: World) -> None:
     with pytest.raises(InvalidRequest, match=r"it is open, and \d+ of it is paid"):
         actions.void(TESTER, invoice, reason="no")
     assert (asked(invoice).state, asked(invoice).open_micro) == ("open", 1)
+
+
+def test_focus_takes_back_a_void_invoice_and_its_credit_notes_in_the_month_of_that(world: World) -> None:
+    invoice, other = issued(world, "acme"), issued(world, "beta")
+    worker()
+    entry = BillingEntry.objects.get(object_id=invoice.public_id)
+    document = documents.read_document(entry.document, documents.InvoiceDocument, "invoice")
+    now = datetime.now(UTC)
+
+    def noted(micro: int) -> None:
+        """A credit note, in the chain as well."""
+        note = credit(invoice, micro)
+        with transaction.atomic():
+            at = chain_actions.next_moment(invoice.tenant)
+            told = msgspec.structs.replace(
+                note_of(document),
+                id=note.public_id,
+                tenant=invoice.tenant.public_id,
+                issued_at_ms=time_ms(at),
+            )
+            chain_actions.append(invoice.tenant, note.public_id, told, at)
+
+    def rows(**asked: Any) -> list[dict[str, str]]:
+        whole: dict[str, Any] = {"issuer": "Penstock", "first": None, "end": None, "invoice": None}
+        return list(focus_exports.rows(invoice.tenant, **{**whole, **asked}))
+
+    noted(1_000_000)
+    before = rows()
+    assert len({row["InvoiceId"] for row in before}) == 2
+    actions.void(TESTER, invoice, reason="sent to the wrong company")
+    noted(500_000)
+    found = rows()
+    assert found[: len(before)] == before, "what was sent before stands"
+    assert (
+        sum(Decimal(row["BilledCost"]) for row in found)
+        == 0
+        < sum(Decimal(row["BilledCost"]) for row in before)
+    )
+    corrections = [row for row in found if row["ChargeDescription"].startswith("Taken back: ")]
+    assert len(corrections) * 2 == len(found)
+    for row in corrections:
+        assert_is_of_focus(row)
+        assert row["ChargeClass"] == "Correction" and row["x_CorrectedInvoiceId"] == row["InvoiceId"]
+        assert row["BillingPeriodStart"] == f"{now:%Y-%m-01T00:00:00Z}"
+        assert (
+            row["InvoiceId"] != invoice.public_id or row["BilledCost"] == "0" or row["BilledCost"][0] == "-"
+        )
+    ended = Receivable.objects.get(invoice=invoice).closed_at
+    assert rows(end=ended) == before and rows(first=ended) == found[len(before) :]
+    assert rows(invoice=invoice.public_id) == found
+    beta = focus_exports.rows(other.tenant, issuer="Penstock", first=None, end=None, invoice=None)
+    assert not [row for row in beta if row.get("ChargeClass") == "Correction"]
+    shown = InvoiceShape(billing.invoice(invoice.tenant, invoice.public_id)).data
+    assert shown["void_at"] == InvoiceShape(invoice).data["void_at"] is not None
+    assert InvoiceShape(other).data["void_at"] is None

@@ -1,8 +1,10 @@
 """The whole service by commands alone: started, used over REST, hurt, healed and stopped."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import time
 import tomllib
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from .test_dev_cluster import CommandLine, Ended
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-NAMES = ["web", "worker", "runner"]
+NAMES = ["web", "worker", "runner", "prober"]
 
 
 class Service(CommandLine):
@@ -162,7 +164,9 @@ def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile
     try:
         for name in ("web", "worker"):
             service_processes.end_session(before[name])
-        assert {name: state for name, state in penstock.states().items() if name != "runner"} == {
+        assert {
+            name: state for name, state in penstock.states().items() if name not in ("runner", "prober")
+        } == {
             "web": "down",
             "worker": "down",
         }
@@ -178,6 +182,20 @@ def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile
     assert sorted(after) == sorted(NAMES)
     assert after["web"] != before["web"] and after["runner"] == before["runner"]
     penstock("topic", "delete", "served", "--yes")
+
+
+def test_the_prober_probes_in_the_services_own_tenant(penstock: Service) -> None:
+    file = penstock.directory.path / "control.sqlite"
+
+    def probed() -> bool:
+        with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+            found = database.execute(
+                "SELECT DISTINCT operation FROM billing_probeminute WHERE prober = 'local' AND valid > bad"
+            ).fetchall()
+        return sorted(found) == [("fetch",), ("produce",)]
+
+    wait_until("probes are written", probed)
+    assert "probes" not in penstock("topic", "list").out, "no tenant sees its topic"
 
 
 def test_a_paused_process_is_told_as_such(penstock: Service) -> None:

@@ -3,8 +3,12 @@
 import threading
 from collections.abc import Mapping
 
+import pytest
+from click.testing import CliRunner
+
 from billing.probe_counts import MinuteKey, ProbeCounts
 from control_plane.prober import probing
+from penstock.cli.__main__ import cli
 from penstock.rules.service_levels import PRODUCE, Counts
 
 NOW = 30_000_000
@@ -33,3 +37,9 @@ def test_each_round_is_written_and_what_was_not_comes_with_the_next_until_the_en
         {MinuteKey(PRODUCE, NOW): failed, MinuteKey(PRODUCE, NOW + 1): good},
         {MinuteKey(PRODUCE, NOW + 1): good, MinuteKey(PRODUCE, NOW + 2): good},
     ]
+
+
+@pytest.mark.parametrize("half", [("--key-file", "probe.key"), ("--topic", "probes")])
+def test_a_key_without_a_topic_and_a_topic_without_a_key_are_refused(half: tuple[str, str]) -> None:
+    done = CliRunner().invoke(cli, ["server", "prober", "--config", "server.json", *half])
+    assert done.exit_code == 2 and "--key-file and --topic go together" in done.output

@@ -10,15 +10,25 @@ from click.testing import CliRunner
 from penstock.cli.__main__ import cli
 from penstock.contract.errors import NotFound
 from penstock.rest.client import RestClient
+from penstock.verification.anchors import read_anchor
+from penstock.verification.commitments import ChainPoint
 from tests.integration.rest.little_server import Answer, Asked, LittleServer, little_server
 
 BUNDLE = b"0" * 64 + b" {}\n" + bytes(range(256)) * 8_000
 """Bytes, not text, and more than one read of a connection."""
 
+ENTRY = {
+    "sequence": 2, "kind": "invoice", "object_id": "inv_3", "document_sha256": "1" * 64, "at_ms": 5, "hash": "2" * 64,
+    "document": None,
+}  # fmt: skip
+
 
 def answered(asked: Asked) -> Answer:
     if asked.path == "/v1/invoices/inv_3/evidence-bundle":
         return Answer(body=BUNDLE)
+    if asked.path.startswith("/v1/billing/chain"):
+        entries = [{**ENTRY, "sequence": 1, "kind": "prices", "document": {}}, ENTRY]
+        return Answer(body={"items": entries, "next_page_token": None})
     problem = {"status": 404, "code": "NOT_FOUND", "title": "not found", "detail": "invoice: does not exist"}
     return Answer(status=404, body=problem, headers={"Content-Type": "application/problem+json"})
 
@@ -44,6 +54,18 @@ def test_the_services_bundle_becomes_a_file_of_its_owner(service: LittleServer, 
     forced = CliRunner().invoke(cli, ["invoice", "evidence", "inv_3", str(file), "--force", "--json"])
     told = json.loads(forced.stdout)
     assert (told["bytes"], told["with_log"]) == (len(BUNDLE), False)
+
+
+def test_the_newest_entry_of_the_chain_is_kept_as_an_anchor(service: LittleServer, tmp_path: Path) -> None:
+    file = tmp_path / "october.anchor"
+    ran = CliRunner().invoke(cli, ["invoice", "anchor", str(file)])
+    assert ran.exit_code == 0 and "entry 2 (invoice inv_3)" in ran.output, ran.output
+    assert read_anchor(file) == ChainPoint(sequence=2, hash="2" * 64)
+    assert json.loads(file.read_text()) == {
+        name: value for name, value in ENTRY.items() if name != "document"
+    }
+    again = CliRunner().invoke(cli, ["invoice", "anchor", str(file)])
+    assert again.exit_code == 2 and "is there already" in again.output
 
 
 def test_what_fails_leaves_no_file_and_the_one_before(service: LittleServer, tmp_path: Path) -> None:

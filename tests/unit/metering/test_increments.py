@@ -78,8 +78,8 @@ def test_what_has_no_room_is_given_to_the_tenant() -> None:
     increments.delivered(key(0), took(1, 10))
     increments.elapsed(time_key(0), connection_ms=5)
     assert increments.take_delivered(9) == [(key(0), Taken(2, 20, 0, 0)), (key(1), Taken(1, 10, 0, 0))]
-    assert increments.take_elapsed(1) == [(time_key(0), 5, 7)]
-    assert increments.take_elapsed(9) == [(time_key(1), 0, 7)] and len(increments) == 0
+    assert increments.take_elapsed(1) == [(time_key(0), (5, 7, 0))]
+    assert increments.take_elapsed(9) == [(time_key(1), (0, 7, 0))] and len(increments) == 0
     assert increments.forgone == 2
 
 

@@ -5,9 +5,7 @@ import io
 import json
 from typing import Any
 
-import pytest
-
-from penstock.rules.access_report import COLUMNS, as_csv, canonical, digest, safe_cell
+from penstock.rules.access_report import COLUMNS, as_csv, canonical, digest
 
 FIELDS = ("changes", "unused", "refusals", "activity", "people", "service_accounts", "keys", "groups")
 REPORT: dict[str, Any] = {
@@ -18,33 +16,6 @@ REPORT: dict[str, Any] = {
     "left_out": {"keys": 3},
     **{name: [] for name in (*FIELDS, "entries", "invitations", "presets")},
 }
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "=1+1",
-        "+1",
-        "-1",
-        "@SUM(A1)",
-        "\t=1",
-        "\r=1",
-        "\n=1",
-        " =1",
-        "\u00a0=1",
-        "\ufeff=1",
-        "\uff1d1",
-        "|x",
-        "\u200b-2",
-    ],
-)
-def test_what_a_spreadsheet_would_compute_is_text(text: str) -> None:
-    assert safe_cell(text) == f"'{text}"
-
-
-@pytest.mark.parametrize("text", ["", "orders", "a=b", "1+1", "'x", "orders-7", "café", "\u00a0x"])
-def test_other_text_stays_as_it_is(text: str) -> None:
-    assert safe_cell(text) == text
 
 
 def test_the_digest_is_of_what_the_report_says_however_it_was_written() -> None:

@@ -6,15 +6,23 @@ import pytest
 
 from penstock.contract import documents
 from penstock.contract.service_level_documents import Excluded, ServiceLevelDocument
-from penstock.rules.service_level_months import day_parts, differences, month_document
+from penstock.rules.service_level_months import (
+    day_parts,
+    differences,
+    latency_shown,
+    level_of,
+    month_document,
+)
 from penstock.rules.service_levels import (
     ALL_SECONDS,
     DAY_S,
     OPERATIONS,
+    PREMIUM_1,
     STANDARD_1,
     WHOLE,
     Counts,
     FailedMinute,
+    latency_month,
     operation_month,
 )
 
@@ -40,6 +48,30 @@ def made() -> dict[str, Any]:
             operation_month(name, BOUNDS, own, probes, failed, [(OUT.from_s, OUT.until_s)])
             for name in OPERATIONS
         ],
+        latency=None,
+        invoices=[],
+        currency="USD",
+        minor_digits=6,
+    )
+    return dict(documents.plain(document))
+
+
+def made_with_latency() -> dict[str, Any]:
+    """Three windows that are judged, two of them too slow; one of few requests and one that is excluded."""
+    own = {
+        0: Counts(valid=1_000, bad=0), 300: Counts(valid=210, bad=10), 600: Counts(valid=100, bad=0),
+        900: Counts(valid=99, bad=0), DAY_S: Counts(valid=1_000),
+    }  # fmt: skip
+    slow = {0: 10, 300: 3, 600: 2, 900: 99, DAY_S: 500}
+    out = [(OUT.from_s, OUT.until_s)]
+    document = month_document(
+        tenant="tn_acme",
+        month="1970-01",
+        bounds_s=BOUNDS,
+        level=PREMIUM_1,
+        excluded=[OUT],
+        operations=[operation_month(name, BOUNDS, own, {}, (), out) for name in OPERATIONS],
+        latency=latency_month(BOUNDS, own, slow, out),
         invoices=[],
         currency="USD",
         minor_digits=6,
@@ -53,6 +85,63 @@ def differences_of(plain: dict[str, Any]) -> list[str]:
 
 def test_a_document_follows_from_itself() -> None:
     assert differences_of(made()) == []
+    assert made()["format"] == 1 and not {"latency"} & {*made(), *made()["level"]}
+
+
+def test_a_month_with_latencies_follows_from_itself_and_the_higher_credit_counts() -> None:
+    """Of requests 98.8 % are good, which is the last tier; of windows a third is in time, which credits less."""
+    plain = made_with_latency()
+    assert differences_of(plain) == []
+    assert plain["latency"] == {
+        "judged": 3, "parts": 333_333_333,
+        "missed": [{"window_s": 300, "good": 200, "slow": 3}, {"window_s": 600, "good": 100, "slow": 2}],
+    }  # fmt: skip
+    assert (plain["format"], plain["basis_points"]) == (2, 10_000)
+    document = documents.read_document(plain, ServiceLevelDocument, "document")
+    assert level_of(document.level) == PREMIUM_1
+    assert latency_shown(document) == {
+        "within_ms": 250, "target_parts": 990_000_000, "judged": 3, "missed": 2, "parts": 333_333_333,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (("latency", "parts"), WHOLE, "latency parts is 1000000000, its evidence gives 333333333"),
+        (("latency", "judged"), 5, "latency: judged is 5, with 2 windows too slow and 4 judged"),
+        (("latency", "judged"), 4, "latency parts is 333333333, its evidence gives 500000000"),
+        (("latency", "judged"), 1, "latency: judged is 1"),
+        (("latency", "missed"), [], "latency parts is"),
+        (("latency", "missed", 0, "slow"), 2, "window 300: 2 of 200 slow requests do not miss"),
+        (("latency", "missed", 0, "slow"), 201, "window 300: 201 of 200"),
+        (("latency", "missed", 0, "good"), 199, "window 300: 199 good requests, its window of produce has 200"),
+        (("latency", "missed", 1, "good"), 99, "window 600: 2 of 99"),
+        (("latency", "missed", 1, "window_s"), 300, "stands twice"),
+        (("latency", "missed", 1, "window_s"), DAY_S, "is not one of the month, or excluded"),
+        (("operations", 0, "valid"), 310, "judged windows have 400 good requests at least, the month 300"),
+        (("level", "latency", "within_ms"), 500, "premium 1 is known, and has other tiers"),
+        (("level", "latency", "within_ms"), 251, "level: "),
+        (("level", "latency", "target_parts"), 1, "level: "),
+        (("basis_points",), 2_500, "basis_points is 2500, its evidence gives 10000"),
+        (("format",), 1, "latency: format 2 required"),
+    ],
+)  # fmt: skip
+def test_an_altered_number_of_latencies_is_named(path: tuple[Any, ...], value: Any, named: str) -> None:
+    plain = made_with_latency()
+    holder: Any = plain
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    found = differences_of(plain)
+    assert any(named in text for text in found), found
+
+
+def test_latencies_that_were_not_promised_or_were_left_out_are_named() -> None:
+    plain = made_with_latency()
+    del plain["latency"]
+    assert any("latency: format 2 required" in text for text in differences_of(plain))
+    other = made() | {"latency": {"judged": 0, "missed": [], "parts": None}}
+    assert any("latency: format 1 required" in text for text in differences_of(other))
 
 
 @pytest.mark.parametrize(

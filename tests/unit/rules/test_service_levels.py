@@ -5,22 +5,26 @@ from dataclasses import replace
 import pytest
 
 from penstock.contract.invariant import InvariantBroken
+from penstock.rules.latency_buckets import bucket_of, percentile_us
 from penstock.rules.service_levels import (
     ALL_SECONDS,
     FETCH,
     METADATA,
+    PREMIUM_1,
     PRODUCE,
     STANDARD_1,
     WHOLE,
     WINDOW_S,
     Counts,
     FailedMinute,
+    LatencyObjective,
     OperationMonth,
     Source,
     Tier,
     binding_parts,
     credit_micro,
     judge,
+    latency_month,
     operation_month,
     percent,
     runs_without_success,
@@ -181,6 +185,36 @@ def test_the_lower_mean_of_produce_and_fetch_binds_and_metadata_does_not() -> No
 )  # fmt: skip
 def test_tiers_begin_just_below_their_share(parts: int, points: int) -> None:
     assert STANDARD_1.basis_points(parts) == points
+
+
+def test_a_window_is_in_time_when_99_percent_of_its_good_requests_are() -> None:
+    """So its 99th percentile is: of 199 requests one may take longer, of 200 two."""
+    for good, slow, missed in ((100, 1, 0), (100, 2, 1), (199, 1, 0), (199, 2, 1), (200, 2, 0), (200, 3, 1)):
+        found = latency_month(DAY, {0: Counts(valid=good + 7, bad=7)}, {0: slow}, [])
+        assert (found.judged, len(found.missed)) == (1, missed), (good, slow)
+        histogram = {bucket_of(200.0): good - slow, bucket_of(300.0): slow}
+        over = (percentile_us(histogram, 990) or 0) > 250_000
+        assert over is bool(missed), "the rule is the percentile"
+
+
+def test_windows_with_few_good_requests_or_excluded_ones_judge_no_latency() -> None:
+    own = {0: Counts(valid=500, bad=401), 300: Counts(valid=100), 86_400: Counts(valid=100)}
+    slow = {0: 99, 300: 50, 86_400: 100}
+    assert latency_month(DAY, own, slow, [(300, 301)]).parts is None
+    assert latency_month(DAY, own, slow, []).parts == 0
+    assert latency_month(DAY, {}, {}, []).parts is None
+
+
+def test_of_two_credits_the_higher_counts_and_what_was_not_judged_credits_nothing() -> None:
+    assert PREMIUM_1.basis_points(WHOLE, WHOLE) == PREMIUM_1.basis_points(None, None) == 0
+    assert PREMIUM_1.basis_points(WHOLE, 989_999_999) == 1_000
+    assert PREMIUM_1.basis_points(None, 949_999_999) == 2_500
+    assert PREMIUM_1.basis_points(989_999_999, 949_999_999) == 10_000
+    assert STANDARD_1.basis_points(WHOLE, 0) == 0, "it promises no latencies"
+    with pytest.raises(InvariantBroken, match="a latency that is counted"):
+        LatencyObjective(within_ms=251, target_parts=WHOLE, tiers=())
+    with pytest.raises(InvariantBroken, match="below the target"):
+        LatencyObjective(within_ms=250, target_parts=5, tiers=(Tier(below_parts=6, basis_points=1),))
 
 
 def test_a_credit_is_rounded_up_to_minor_units_and_never_above_the_charge() -> None:

@@ -197,16 +197,16 @@ def test_a_tenant_is_near_its_limit_from_eighty_percent_on() -> None:
 def test_tenants_near_their_limit_are_named_the_fullest_first() -> None:
     world = World(limits={ACME: 1_000, OTHER: 100})
     world.report(1, kept(ORDERS, 749), kept(FOREIGN, 79))
-    assert not world.books.near_limit.whole, "the other broker has not reported"
+    assert not world.books.named.whole, "the other broker has not reported"
     world.report(2)
-    found = world.books.near_limit
+    found = world.books.named
     assert [(use.tenant, use.used_bytes, use.limit) for use in found.uses] == [(OTHER, 79, 100)]
     assert (found.whole, world.books.near) == (True, 0)
     world.report(1, kept(ORDERS, 800))
-    assert [use.tenant for use in world.books.near_limit.uses] == [ACME, OTHER]
+    assert [use.tenant for use in world.books.named.uses] == [ACME, OTHER]
     assert world.books.near == 1
     world.limits[ACME] = 0
-    assert [use.tenant for use in world.books.near_limit.uses] == [OTHER]
+    assert [use.tenant for use in world.books.named.uses] == [OTHER]
 
 
 def test_no_more_tenants_are_named_than_one_answer_takes() -> None:
@@ -214,7 +214,7 @@ def test_no_more_tenants_are_named_than_one_answer_takes() -> None:
     world = World(limits={tenant: 100 for _, tenant in many}, topics=dict(many))
     world.report(1, *(kept(topic, 80) for topic, _ in many[1:]))
     world.report(2)
-    assert (len(world.books.near_limit.uses), world.books.near_limit.whole) == (NAMED_MAX, True)
+    assert (len(world.books.named.uses), world.books.named.whole) == (NAMED_MAX, True)
     world.report(2, kept(many[0][0], 100))
-    found = world.books.near_limit
+    found = world.books.named
     assert (len(found.uses), found.uses[0].tenant, found.whole) == (NAMED_MAX, many[0][1], False)

@@ -1,6 +1,7 @@
 """An evidence bundle proves what was proven when it was made, without asking anyone; one that was altered is named."""
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from penstock.verification.bundle_recording import (
     write_commitments,
     write_seal,
 )
+from penstock.verification.commitments import ChainPoint, Notes
 from penstock.verification.findings import Kind, Report, Verdict
 from penstock.verification.proving import prove
 from tests.unit.verification.honest import TENANT, Service
@@ -171,6 +173,12 @@ END = b'{"record":"end","records":%d}'
 TOPIC = b'{"record":"topic","topic_id":"00000000000000000000000000000000","name":"a","partitions":%d}'
 SHOWN = b'{"record":"shown","answer":{}}'
 EVIDENCE = b'{"record":"evidence","invoice":"inv_1","answer":{}}'
+_OF_LOG = b'"topic_id":"00000000000000000000000000000000","partition":0'
+READ = (
+    b'{"record":"read",%s,"offset":0,"end_offset":1,"bytes_max":1,"error":0,"message":"","stamps":"","batches":"",'
+    b'"log_start_offset":0,"high_watermark":1}' % _OF_LOG
+)
+REFUSAL = b'{"record":"refusal",%s,"of":"log","code":1,"message":""}' % _OF_LOG
 
 
 @pytest.mark.parametrize(
@@ -186,6 +194,8 @@ EVIDENCE = b'{"record":"evidence","invoice":"inv_1","answer":{}}'
         ((HEADER, TOPIC % 1, TOPIC % 2, END % 3), "altered: a second topic 00"),
         ((HEADER, SHOWN, SHOWN, END % 3), "altered: a second answer"),
         ((HEADER, EVIDENCE, EVIDENCE, END % 3), "altered: a second document of inv_1"),
+        ((HEADER, READ, END % 2), "says that it is without the log, and holds an answer of 00"),
+        ((HEADER, REFUSAL, END % 2), "says that it is without the log, and holds an answer of 00"),
         (
             (HEADER, b'{"record":"seal","topic_id":"%s","partition":0,"seal":"AAAA"}' % (b"0" * 32), END % 2),
             "seal",
@@ -225,3 +235,91 @@ def test_the_command_checks_a_bundle_and_connects_to_nothing(
     with_log(service, file)
     assert CliRunner().invoke(cli, ["verify-invoice", "--bundle", str(file)]).exit_code == 5
     assert CliRunner().invoke(cli, ["verify-invoice"]).exit_code == 2
+
+
+# -- what was kept elsewhere ---------------------------------------------------------------------------------------
+
+
+def forged() -> Service:
+    """All of it made up with more messages: log, seals, cuts, documents and chain agree."""
+    log = two_days()
+    log.write(7, BEGIN_MS + 2 * DAY_MS)
+    service = Service(log)
+    service.cut()
+    return service
+
+
+def bundle_of(service: Service, file: Path) -> Path:
+    with_log(service, file)
+    return file
+
+
+def test_a_forged_bundle_that_agrees_with_itself_is_refused_by_an_anchor_alone(tmp_path: Path) -> None:
+    honest, file = Service(two_days()), tmp_path / "forged.evidence"
+    honest.cut()
+    bundle = Bundle(bundle_of(forged(), file))
+    assert prove("inv_1", bundle, bundle, from_bundle=True).verdict is Verdict.PROVEN
+    report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=honest.head)
+    assert report.verdict is Verdict.WRONG
+    (problem,) = report.problems
+    assert problem.kind is Kind.HISTORY_ALTERED and "the anchor has another entry 2" in str(problem)
+    true = Bundle(bundle_of(honest, tmp_path / "true.evidence"))
+    assert prove("inv_1", true, true, from_bundle=True, anchor=honest.head).verdict is Verdict.PROVEN
+
+
+def test_an_anchor_that_says_nothing_of_the_invoice_shows_nothing(tmp_path: Path) -> None:
+    service = Service(two_days())
+    before = service.head
+    service.cut()
+    bundle = Bundle(bundle_of(service, tmp_path / "a.evidence"))
+    service.logs[0].write(3, service.period_begins_ms + 1)
+    service.cut()
+    for anchor, said in (
+        (before, "is older: it says nothing of the invoice"),
+        (service.head, "the bundle's ends at 2"),
+    ):
+        report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=anchor)
+        assert report.verdict is Verdict.PARTLY
+        assert [one.kind for one in report.problems] == [Kind.UNPROVEN] and said in str(report.problems[0])
+
+
+def test_a_bundle_from_before_the_newest_note_is_not_called_wrong(tmp_path: Path) -> None:
+    service = Service(two_days())
+    service.cut()
+    bundle = Bundle(bundle_of(service, tmp_path / "a.evidence"))
+    later = ChainPoint(sequence=9, hash="0" * 64)
+    report = prove("inv_1", bundle, bundle, from_bundle=True, notes=Notes(billing=later, invoices={}))
+    assert report.verdict is Verdict.PARTLY
+    assert "this machine noted entry 9" in str(report.problems[0])
+    seen = Notes(billing=later, invoices={1: report.document_sha256})
+    assert prove("inv_1", bundle, bundle, from_bundle=True, notes=seen).verdict is Verdict.PROVEN
+    other = Notes(billing=ChainPoint(sequence=2, hash="0" * 64), invoices={})
+    assert prove("inv_1", bundle, bundle, from_bundle=True, notes=other).verdict is Verdict.WRONG
+    assert prove("inv_1", bundle, bundle, notes=seen).verdict is Verdict.WRONG, "online it has lost its end"
+
+
+def test_the_command_compares_a_bundle_with_an_anchor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_PROFILE_FILE", str(tmp_path / "none.toml"))
+    honest = Service(two_days())
+    honest.cut()
+    anchor, file = tmp_path / "a.anchor", bundle_of(forged(), tmp_path / "a.evidence")
+    alone = CliRunner().invoke(cli, ["verify-invoice", "--bundle", str(file)])
+    assert alone.exit_code == 0 and "Compared with nothing but itself" in alone.output
+    newest = {name: value for name, value in honest.chain()[-1].items() if name != "document"}
+    anchor.write_text(json.dumps(newest))
+    held = CliRunner().invoke(cli, ["verify-invoice", "--bundle", str(file), "--anchor", str(anchor)])
+    assert held.exit_code == 5 and "another entry 2" in held.output
+    assert "Compared with the anchor of entry 2." in held.output
+    assert CliRunner().invoke(cli, ["verify-invoice", "inv_1", "--anchor", str(anchor)]).exit_code == 2
+    for broken in (
+        "",
+        "[]",
+        '{"sequence":0,"hash":"%s"}' % ("0" * 64),
+        '{"sequence":1,"hash":"x"}',
+        "[" * 9_999,
+    ):
+        anchor.write_text(broken)
+        refused = CliRunner().invoke(cli, ["verify-invoice", "--bundle", str(file), "--anchor", str(anchor)])
+        assert refused.exit_code == 1 and "is no anchor" in str(refused.exception)

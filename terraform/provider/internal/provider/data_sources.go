@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -224,9 +225,27 @@ type plansData struct {
 }
 
 type planModel struct {
-	Name    types.String `tfsdk:"name"`
-	Version types.Int64  `tfsdk:"version"`
-	Limits  types.Map    `tfsdk:"limits"`
+	Name         types.String `tfsdk:"name"`
+	Version      types.Int64  `tfsdk:"version"`
+	Limits       types.Map    `tfsdk:"limits"`
+	ServiceLevel types.Object `tfsdk:"service_level"`
+}
+
+var levelTypes = map[string]attr.Type{
+	"name": types.StringType, "version": types.Int64Type, "target_parts": types.Int64Type,
+	"latency_within_ms": types.Int64Type, "latency_target_parts": types.Int64Type,
+}
+
+// level is what is promised; a plan that promises no latencies has null in their place.
+func (l levelShape) level() types.Object {
+	within, target := types.Int64Null(), types.Int64Null()
+	if l.Latency != nil {
+		within, target = types.Int64Value(l.Latency.WithinMs), types.Int64Value(l.Latency.TargetParts)
+	}
+	return types.ObjectValueMust(levelTypes, map[string]attr.Value{
+		"name": types.StringValue(l.Name), "version": types.Int64Value(l.Version), "target_parts": types.Int64Value(l.TargetParts),
+		"latency_within_ms": within, "latency_target_parts": target,
+	})
 }
 
 func limitsAttribute(what string) schema.MapAttribute {
@@ -240,6 +259,11 @@ func newPlansData() datasource.DataSource {
 			Computed: true, MarkdownDescription: "By name and version.",
 			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 				"name": found("Name."), "version": foundNumber("Version."), "limits": limitsAttribute("Limits by name."),
+				"service_level": schema.ObjectAttribute{
+					Computed: true, AttributeTypes: levelTypes,
+					MarkdownDescription: "What is promised for months that begin while a tenant is on the plan. Shares are in parts of 10^9; " +
+						"the latency is that of 99 % of the good produce requests of a window, null where none is promised.",
+				},
 			}},
 		}},
 		fill: func(ctx context.Context, client *api.Client, m *plansData) error {
@@ -253,7 +277,7 @@ func newPlansData() datasource.DataSource {
 				if err != nil {
 					return err
 				}
-				m.Plans = append(m.Plans, planModel{types.StringValue(plan.Name), types.Int64Value(plan.Version), limits})
+				m.Plans = append(m.Plans, planModel{types.StringValue(plan.Name), types.Int64Value(plan.Version), limits, plan.ServiceLevel.level()})
 			}
 			return nil
 		},

@@ -1,6 +1,7 @@
 """Which partitions a round of metering looks at: what happened decides, not how many there are."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -270,3 +271,23 @@ def test_time_of_connections_and_of_delays_is_written_with_the_next_increments()
     assert [bool(one.topic_id) for record in made.usage.records for one in record.elapsed] == [
         False, True, False
     ]  # fmt: skip
+
+
+def test_each_second_of_a_partition_without_a_leader_is_told_by_partition_and_fails_two_requests() -> None:
+    made = Metered()
+    topic = made.replica.topic
+    with made.usage:
+        made.round_after(0)
+        made.metering._not_served(topic, 2, 3)
+        made.metering._not_served(topic, 1, 1)
+        made.metering._not_served(replace(topic, tenant=SYSTEM_TENANT), 0, 9)
+        for _ in range(10):
+            made.round_after(1_000)
+    elapsed = [one for record in made.usage.records for one in record.elapsed]
+    assert [(one.topic_id, one.topic, one.partition, one.leaderless_ms) for one in elapsed] == [
+        (topic.topic_id, topic.name, 2, 3_000), (topic.topic_id, topic.name, 1, 1_000),
+    ]  # fmt: skip
+    requests = [
+        (one.operation, one.valid, one.bad) for record in made.usage.records for one in record.requests
+    ]
+    assert requests == [("produce", 4, 4), ("fetch", 4, 4)]
