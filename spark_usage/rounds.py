@@ -456,7 +456,7 @@ class _Fold(Windowed):
         if days:
             # Of the days that are kept only: minutes of all would be as many rows as readings.
             before = windows_of(None if self._base is None else self._base.manifests[dataset.name])
-            oldest = gold.oldest_minute_window(max(touched | days | before.keys()))
+            oldest = self._oldest_minutes(max(touched | days | before.keys()))
             minutes = by_minute.where(F.expr(dataset.window) >= oldest)
             of_runs = silver.produced_by_minute(of.minutes(oldest))
             new = self._keep(gold.usage_minute(minutes.unionByName(of_runs)))
@@ -471,11 +471,14 @@ class _Fold(Windowed):
             if newest < max(before, default=""):
                 raise Irregular("the newest usage is gone")
         if names:
-            # The minutes of a broker whose clock is ahead must not push out today's.
-            oldest = gold.oldest_minute_window(min(newest, self._read_until))
+            oldest = self._oldest_minutes(newest)
             rows = rows.where(F.expr(dataset.window) >= oldest)
             carried = [window for window in carried if window.name >= oldest]
         self._write(dataset, rows, carried=carried)
+
+    def _oldest_minutes(self, newest: str) -> str:
+        """The oldest window that is kept. The minutes of a broker whose clock is ahead must not push out today's."""
+        return gold.oldest_minute_window(min(newest, self._read_until))
 
     def _write_chain(self) -> None:
         dataset = datasets.CHAIN
