@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from spark_usage import cluster
+from spark_usage import cluster, java_names
 from spark_usage.configuration import SparkConfiguration
 from spark_usage.source import PenstockDataSource
 
@@ -117,6 +117,7 @@ def start_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
+    java_names.remember(spark._jvm)
     spark.sparkContext.setLogLevel("ERROR")
     if not local:
         spark.sparkContext.addPyFile(str(_packed(work / "penstock-usage.zip")))
