@@ -48,7 +48,7 @@ check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fas
 test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
 	$(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
 	OPTIMISATION=0 $(COMPILE)
-	$(AS_COMPILED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
+	OPTIMISATION=0 $(AS_COMPILED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
 
 compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs dev, demo, sim, bench, cluster and chaos on them
 	$(COMPILE)

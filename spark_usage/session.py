@@ -9,14 +9,13 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from spark_usage import cluster
+from spark_usage import cluster, java_names
 from spark_usage.configuration import SparkConfiguration
 from spark_usage.source import PenstockDataSource
 
 PROJECT = Path(__file__).resolve().parent.parent
 _SHIPPED = ("penstock", "daemon", "data_plane/__init__.py", "data_plane/contract", "spark_usage")
 """What workers on other machines must be able to import."""
-SHUFFLE_PARTITIONS = 2
 _DRIVER_MEMORY = "1g"
 _SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """For one machine: rounds are many small plans, and the optimising compiler costs more than it gains. Without it Java
@@ -28,15 +27,23 @@ _PATIENT = {
     "spark.python.authenticate.socketTimeout": "120s",
 }
 """A busy machine is slow, not wrong. The 10 s in which a worker of the source must connect are fixed in Spark."""
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_INTERPRETED = {
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+_COMPILED = {
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.shuffle.partitions": "2",
+}
 COMPILED_FROM = 50_000
 """Facts of a round: so many are folded in half the time by compiled expressions, compiling included."""
 _ON_ONE_MACHINE = {
     # On one machine planning costs more than small data; a cluster plans as it goes.
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
     # Nor is it worth compiling expressions for a few thousand rows: a round without takes half the processor time.
+    # Of that, tasks take a third, most of it to be started: a part more is a task more in each stage.
     **_INTERPRETED,
 }
 _ON_A_CLUSTER = {
@@ -119,6 +126,7 @@ def start_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
+    java_names.remember(spark._jvm)
     spark.sparkContext.setLogLevel("ERROR")
     if not local:
         spark.sparkContext.addPyFile(str(_packed(work / "penstock-usage.zip")))

@@ -18,6 +18,8 @@ from tests.waiting import PATIENCE_S, wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 WORKERS = 2
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For processes that end soon."""
 _LAST_LINES = 15
 
 
@@ -132,6 +134,7 @@ class StandaloneCluster:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_SCALA_VERSION": "2.13",
             "SPARK_CONF_DIR": str(self._folder / "conf"),
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(self._folder / f"{name}.local"),
             "SPARK_LOCAL_IP": HOST,

@@ -18,13 +18,12 @@ from spark_usage.manifest import Catalog
 from spark_usage.rounds import fold
 from tests.integration.operations.certificates import make_certificate
 from tests.spark_usage.service import PROJECT, Service, service
-from tests.spark_usage.standalone import WORKERS, standalone
+from tests.spark_usage.standalone import QUICK_JAVA, WORKERS, standalone
 from tests.spark_usage.test_metered_brokers import cut_now, wait_until_calls_are_counted
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 EXECUTOR_WAIT_S = 5
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 Digests = dict[str, tuple[str, str]]
 """Data set -> (run id, digest)."""
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from py4j.java_gateway import GatewayClient
+from py4j.protocol import REFLECTION_COMMAND_NAME
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.integration import servers
 from tests.spark_usage.java_output import JavaOutput
@@ -39,3 +42,25 @@ def test_a_line_of_java_is_one_json_object_with_the_same_fields(
     }
     assert said["time"].endswith("Z")
     assert failed["exception"].startswith("java.lang.IllegalStateException: out of order\n")
+
+
+def test_java_is_asked_for_a_name_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    java: Any = spark._jvm
+    client: GatewayClient = java._gateway_client
+    asked: list[str] = []
+    send = client.send_command
+
+    def noted(command: str, *arguments: Any, **named: Any) -> Any:
+        if command.startswith(REFLECTION_COMMAND_NAME):
+            asked.append(command)
+        return send(command, *arguments, **named)
+
+    def plan() -> DataFrame:
+        return spark.range(3).select(F.col("id"), F.coalesce(F.col("id"), F.lit(0)).alias("n"))
+
+    plan()
+    monkeypatch.setattr(client, "send_command", noted)
+    assert [tuple(row) for row in plan().collect()] == [(0, 0), (1, 1), (2, 2)]
+    assert [command for command in asked if "functions" in command or "PythonUtils" in command] == []
+    java.java.lang.System.nanoTime()
+    assert asked, "what is not remembered is asked for"

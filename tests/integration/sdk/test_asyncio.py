@@ -280,6 +280,7 @@ def test_a_full_buffer_makes_send_wait_then_fail(brokers: FakeBrokers) -> None:
             with pytest.raises(penstock.BufferFull, match="buffer_bytes=10000"):
                 await producer.send("orders", bytes(1_000), partition=0)
             assert time.monotonic() - began >= 1.4
+            await asyncio.to_thread(brokers.act, lambda cluster: cluster.unregister(0))
 
     play(brokers, scene)
 

@@ -515,6 +515,7 @@ def test_a_full_buffer_blocks_then_fails(client: Client, brokers: FakeBrokers) -
         with pytest.raises(penstock.BufferFull, match="buffer_bytes=10000"):
             producer.send("orders", bytes(1_000), partition=0)
         assert time.monotonic() - began >= 1.4
+        brokers.act(lambda cluster: cluster.unregister(0))
 
 
 def test_a_send_into_a_full_buffer_goes_on_when_there_is_room(client: Client, brokers: FakeBrokers) -> None:
