@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from benchmarks.figures import Benchmark, Measured, median
 from benchmarks.usage_load import DAY_MS, EACH_MS, FILE_MS, Bronze, Load
 from spark_usage import bronze, readings
-from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
+from spark_usage.configuration import SparkConfiguration
 from spark_usage.decode import decode
 from spark_usage.manifest import Catalog
 from spark_usage.rest import at_rest
@@ -150,7 +150,7 @@ def _look_s(datasets: Path, ends: dict[str, int]) -> float:
     took = []
     for _ in range(5):
         began = time.process_time()
-        found = at_rest(datasets, Catalog(datasets), ends, DEFAULT_ASSETS)
+        found = at_rest(datasets, Catalog(datasets), ends)
         took.append(time.process_time() - began)
         if found is None:
             raise AssertionError("the round is not at rest")
@@ -158,7 +158,7 @@ def _look_s(datasets: Path, ends: dict[str, int]) -> float:
 
 
 def _round(spark: SparkSession, datasets: Path, offsets: dict[str, int]) -> float:
-    return fold(spark, datasets, DEFAULT_ASSETS, offsets=offsets).seconds
+    return fold(spark, datasets, offsets=offsets).seconds
 
 
 def processor_s() -> float:

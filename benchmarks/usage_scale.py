@@ -19,7 +19,7 @@ from benchmarks.usage_load import DAY_MS, tell_files
 from benchmarks.usage_rounds import processor_s
 from data_plane.contract import usage_pb2 as pb
 from spark_usage import bronze
-from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
+from spark_usage.configuration import SparkConfiguration
 from spark_usage.datasets import READING
 from spark_usage.decode import facts_of
 from spark_usage.rounds import Round, fold
@@ -145,12 +145,12 @@ def scale(folder: Path, rows: int = ROWS, tenants: int = TENANTS, days: int = DA
     spark = start_session(SparkConfiguration(), folder / "spark")
     try:
         busy = processor_s()
-        first = fold(spark, datasets, DEFAULT_ASSETS, offsets=month.offsets, progress=_tell)
+        first = fold(spark, datasets, offsets=month.offsets, progress=_tell)
         busy = processor_s() - busy
         duck_s = _by_duckdb(datasets, first)
         month.grow(max(tenants, rows * _HOUR_MS // (days * DAY_MS)))
         hour_busy = processor_s()
-        hour = fold(spark, datasets, DEFAULT_ASSETS, offsets=month.offsets, progress=_tell)
+        hour = fold(spark, datasets, offsets=month.offsets, progress=_tell)
         hour_busy = processor_s() - hour_busy
     finally:
         spark.stop()

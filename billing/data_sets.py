@@ -122,14 +122,6 @@ SCHEMAS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("bucket", "int"),
         ("requests", "long"),
     ),
-    "cost_hour": (
-        ("tenant", "string"),
-        ("asset", "string"),
-        ("hour", "timestamp"),
-        ("method", "string"),
-        ("bytes", QUANTITY),
-        ("cost_micro", QUANTITY),
-    ),
 }
 """The columns of each data set in order, with the type names of manifests."""
 

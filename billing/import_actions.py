@@ -25,7 +25,6 @@ from billing.data_sets import (
     read_data_set,
 )
 from billing.models import (
-    CostHour,
     CoverageIssue,
     Cut,
     CutCoverage,
@@ -48,7 +47,7 @@ from tenants.models import Tenant
 IMPORTER = system("billing.import")
 ORDER = (
     "seal", "cut_usage", "cut_coverage", "usage_day", "principal_day", "sla_5m", "sla_minute", "sla_slow_5m",
-    "latency_day", "cost_hour", "coverage_issue",
+    "latency_day", "coverage_issue",
 )  # fmt: skip
 """Usage before coverage, so that the usage of every coverage row is there."""
 BIGGEST = 2**63 - 1
@@ -257,17 +256,6 @@ def _import_latencies(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported
     )
 
 
-def _import_costs(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
-    return _sync(
-        CostHour,
-        data,
-        tenants,
-        key=("asset", "hour", "method"),
-        values=("bytes", "cost_micro"),
-        time="hour",
-    )
-
-
 def _import_issues(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     """Missing offsets of `__usage`; these rows belong to no tenant, and are one window."""
     if data.windows is not None and not data.windows:
@@ -350,7 +338,6 @@ _IMPORTERS: dict[str, Callable[[DataSet, Mapping[str, Tenant]], _Imported]] = {
     "sla_minute": _import_sla_minutes,
     "sla_slow_5m": _import_slow,
     "latency_day": _import_latencies,
-    "cost_hour": _import_costs,
     "coverage_issue": _import_issues,
 }
 

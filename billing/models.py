@@ -459,24 +459,6 @@ class SlaWindow(models.Model):
         )
 
 
-class CostHour(models.Model):
-    """A tenant's share of an asset's cost in an hour (data set `cost_hour`)."""
-
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="cost_hours")
-    asset = models.CharField(max_length=NAME_LENGTH_MAX)
-    hour = models.DateTimeField()
-    method = models.CharField(max_length=NAME_LENGTH_MAX)
-    bytes = models.PositiveBigIntegerField()
-    cost_micro = models.PositiveBigIntegerField()
-
-    class Meta:
-        constraints = (
-            models.UniqueConstraint(
-                fields=["tenant", "asset", "hour", "method"], name="billing_one_share_an_hour"
-            ),
-        )
-
-
 class CoverageIssue(models.Model):
     """Missing offsets of `__usage` (data set `coverage_issue`): readings that were lost."""
 

@@ -1,11 +1,10 @@
 """Conservation checks: each compares what a run would publish with what it was made from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
 from spark_usage.frames import is_nothing
 from spark_usage.leaderships import LEADERSHIP
@@ -208,25 +207,6 @@ def _differences_of_cuts(marks: DataFrame) -> DataFrame:
         (F.col("mark.totals")[0] - F.coalesce(F.col("previous.totals")[0], zero)).alias("messages_wanted"),
         (F.col("mark.totals")[1] - F.coalesce(F.col("previous.totals")[1], zero)).alias("bytes_wanted"),
     )
-
-
-def costs_equal_prices(costs: DataFrame, assets: Sequence[Asset]) -> Check:
-    """In every hour the shares of an asset add up to its price, and none is negative."""
-    prices = {asset.name: asset.micro_per_hour for asset in assets}
-    rows = (
-        costs.groupBy("asset", "hour")
-        .agg(F.sum("cost_micro").alias("cost"), F.min("cost_micro").alias("least"))
-        .groupBy("asset")
-        .agg(F.sum("cost").alias("cost"), F.count("*").alias("hours"), F.min("least").alias("least"),
-             F.min("cost").alias("lowest"), F.max("cost").alias("highest"))
-        .collect()
-    )  # fmt: skip
-    holds = all(row["least"] >= 0 and row["lowest"] == row["highest"] == prices[row["asset"]] for row in rows)
-    numbers = {
-        "price_micro": sum(prices[row["asset"]] * row["hours"] for row in rows),
-        "cost_micro": sum(int(row["cost"]) for row in rows),
-    }
-    return Check(name="shares add up to the assets' prices", numbers=numbers, holds=holds)
 
 
 def _as_read(name: str, wanted: DataFrame, usage: DataFrame, by: list[str]) -> Check:

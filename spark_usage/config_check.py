@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from daemon.config_check import (
     Finding,
-    State,
     bindable,
     is_absent,
     ok,
@@ -20,9 +19,8 @@ from daemon.config_check import (
     wrong,
 )
 from daemon.data_set_store import StoreUnavailable
-from penstock.contract.errors import ConfigurationError
 from spark_usage import configuration, datasets
-from spark_usage.configuration import Configuration, read_assets
+from spark_usage.configuration import Configuration
 
 
 class RunnerKind:
@@ -50,14 +48,8 @@ class RunnerKind:
             yield ok("usage_key_file", f"{config.usage_key_file} is not there yet; the runner waits for it")
         else:
             yield private("usage_key_file", config.usage_key_file)
-        datasets_folder = usable_folder("datasets", config.datasets)
-        yield datasets_folder
+        yield usable_folder("datasets", config.datasets)
         yield usable_folder("state", config.state_directory)
-        if datasets_folder.state is State.OK:
-            try:
-                read_assets(config.datasets)
-            except ConfigurationError as error:
-                yield wrong("datasets", error.message)
         yield _java(environment)
         yield bindable("runner_listen", config.runner_listen)
         if connect:

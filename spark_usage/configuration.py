@@ -5,7 +5,6 @@ and frozen.
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,29 +19,6 @@ from penstock.contract.errors import ConfigurationError
 
 VARIABLE = "PENSTOCK_CONFIG"
 ENVIRONMENT_PREFIX = "PENSTOCK_SERVER_"
-ASSETS_FILE = "assets.json"
-MICRO_PER_HOUR_MAX = 10**15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Asset:
-    """Something that costs money each hour, in millionths of the currency unit."""
-
-    name: str
-    micro_per_hour: int
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise ConfigurationError("asset: a name is required")
-        if isinstance(self.micro_per_hour, bool) or not isinstance(self.micro_per_hour, int):
-            raise ConfigurationError(f"asset {self.name}: micro_per_hour: a whole number required")
-        if not 0 <= self.micro_per_hour <= MICRO_PER_HOUR_MAX:
-            raise ConfigurationError(
-                f"asset {self.name}: micro_per_hour {self.micro_per_hour}; 0 to {MICRO_PER_HOUR_MAX} required"
-            )
-
-
-DEFAULT_ASSETS = (Asset(name="cluster", micro_per_hour=250_000),)
 
 
 class BrokersConfiguration(Settings, frozen=True, kw_only=True):
@@ -184,23 +160,3 @@ def from_environment() -> Configuration:
     if not name:
         raise ConfigurationError(f"{VARIABLE}: missing; it names the configuration file")
     return read(Path(name), os.environ)
-
-
-def read_assets(datasets: Path) -> tuple[Asset, ...]:
-    """What `cost_hour` divides among the tenants: `assets.json` beside the data sets, else the default.
-
-    The file holds {"assets": [{"name": ..., "micro_per_hour": ...}]}. Raises `ConfigurationError`.
-    """
-    file = datasets / ASSETS_FILE
-    if not file.exists():
-        return DEFAULT_ASSETS
-    entries = settings.object_in(file).get("assets")
-    if not isinstance(entries, list):
-        raise ConfigurationError(f"{file}: assets: a list required")
-    try:
-        assets = tuple(sorted(Asset(**entry) for entry in entries))
-    except TypeError as error:
-        raise ConfigurationError(f"{file}: {error}") from error
-    if len({asset.name for asset in assets}) < len(assets):
-        raise ConfigurationError(f"{file}: two assets have the same name")
-    return assets

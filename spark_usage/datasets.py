@@ -141,14 +141,8 @@ LATENCY_DAY = _of(
     "requests bigint",
     window=_day_of("day"),
 )
-COST_HOUR = _of(
-    "cost_hour",
-    "tenant string; asset string; hour timestamp; method string",
-    f"bytes {QUANTITY}; cost_micro {QUANTITY}",
-    window=_day_of("hour"),
-)
 ALL = (
-    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, PRINCIPAL_DAY, USAGE_MINUTE, COST_HOUR, SLA_5M, SLA_MINUTE,
+    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, PRINCIPAL_DAY, USAGE_MINUTE, SLA_5M, SLA_MINUTE,
     SLA_SLOW_5M, LATENCY_DAY, SEAL, CHAIN, CUT_USAGE, CUT_COVERAGE,
 )  # fmt: skip
 """In the order in which a round publishes them: `cut_coverage`, which invoices wait for, is the last."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spark_usage import datasets
-from spark_usage.configuration import Asset
 from spark_usage.manifest import run_id_of
 
 
@@ -13,7 +12,6 @@ def inputs_of(
     records: int,
     holes: Sequence[Sequence[int]],
     read_until: str,
-    assets: Sequence[Asset],
 ) -> dict[str, dict[str, Any]]:
     """What each data set is made from, by its name: with the code and the name it gives the run's id."""
     read = {
@@ -25,10 +23,8 @@ def inputs_of(
     }
     hours = {"usage_hour": run_id_of("usage_hour", read)}
     found: dict[str, dict[str, Any]] = {dataset.name: dict(read) for dataset in datasets.ALL}
-    for dataset in (datasets.USAGE_DAY, datasets.PRINCIPAL_DAY, datasets.COST_HOUR):
+    for dataset in (datasets.USAGE_DAY, datasets.PRINCIPAL_DAY):
         found[dataset.name]["runs"] = hours
-    if assets:
-        found[datasets.COST_HOUR.name]["assets"] = {asset.name: asset.micro_per_hour for asset in assets}
     return found
 
 

@@ -12,7 +12,7 @@ from daemon.data_set_store import DataSetStore
 from penstock import Client, NotFound
 from penstock.contract.errors import ConfigurationError
 from spark_usage import bronze, cluster
-from spark_usage.configuration import Configuration, read_assets
+from spark_usage.configuration import Configuration
 from spark_usage.lease import RunnerLease
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.rest import at_rest
@@ -101,7 +101,6 @@ class Pipeline:
             return fold(
                 spark,
                 self.datasets,
-                read_assets(self.datasets),
                 again=again,
                 progress=progress,
                 store=self.store,
@@ -126,7 +125,7 @@ class Pipeline:
         if self._rested is not None and self._rested.offsets == ends and now - self._looked < _WHOLE_LOOK_S:
             return self._rested
         catalog = Catalog(self.datasets, self.store, self._number)
-        self._rested, self._looked = at_rest(self.datasets, catalog, ends, read_assets(self.datasets)), now
+        self._rested, self._looked = at_rest(self.datasets, catalog, ends), now
         return self._rested
 
     def _or_again(self, do: Callable[[], T]) -> T:

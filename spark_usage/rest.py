@@ -1,16 +1,15 @@
 """A round at rest: nothing is new in `__usage`, and what was published of it is there. Found without Spark."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from spark_usage import bronze, datasets, evidence
-from spark_usage.configuration import Asset
 from spark_usage.inputs import inputs_of
 from spark_usage.manifest import Catalog, Run, run_id_of
 from spark_usage.rounds import Round
 
 
-def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int], assets: Sequence[Asset]) -> Round | None:
+def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int]) -> Round | None:
     """The round over `__usage` up to `ends` when it has nothing to do; None when Spark must look.
 
     It has nothing to do while `__usage` holds no record and nothing was published. Later it has nothing to do when the
@@ -28,9 +27,7 @@ def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int], assets: Seq
     if not bronze.is_whole(folder, read["records"]):
         return None
     runs: dict[str, Run] = {}
-    for name, inputs in inputs_of(
-        ends, read["records"], read["holes"], read.get("read_until", ""), assets
-    ).items():
+    for name, inputs in inputs_of(ends, read["records"], read["holes"], read.get("read_until", "")).items():
         manifest = current[name]
         if manifest is None or manifest["run_id"] != run_id_of(name, inputs):
             return None

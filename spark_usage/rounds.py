@@ -9,7 +9,7 @@ bronze's files are not those that were read, with `again`, and for news that con
 import logging
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from spark_usage import (
     silver,
     states,
 )
-from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
 from spark_usage.decode import decode
 from spark_usage.frames import is_nothing
@@ -75,7 +74,6 @@ class Round:
 def fold(
     spark: SparkSession,
     folder: Path,
-    assets: Sequence[Asset],
     *,
     again: bool = False,
     progress: Progress = lambda line: None,
@@ -97,7 +95,7 @@ def fold(
     base = None if again else find_base(catalog, ends)
     if base is not None and not source.follows(base.inputs.get("bronze")):
         base = None
-    work = _Fold(spark, catalog, assets, source, ends, progress, base)
+    work = _Fold(spark, catalog, source, ends, progress, base)
     runs = None if again else work.known()
     recomputed = runs is None
     if runs is None:
@@ -105,7 +103,7 @@ def fold(
             runs = work.compute()
         except Irregular as reason:
             log.warning("all of bronze is folded again", extra={"reason": str(reason)})
-            work = _Fold(spark, catalog, assets, source, ends, progress, None)
+            work = _Fold(spark, catalog, source, ends, progress, None)
             runs = work.compute()
     for dataset in datasets.EVERY:
         catalog.forget_old_runs(dataset.name)
@@ -128,13 +126,12 @@ class _Fold(Windowed):
         self,
         spark: SparkSession,
         catalog: Catalog,
-        assets: Sequence[Asset],
         source: Source,
         ends: dict[str, int],
         progress: Progress,
         base: Base | None,
     ) -> None:
-        self.assets, self._source = tuple(assets), source
+        self._source = source
         begins = {} if base is None else base.offsets
         before: Mapping[str, Any] = (
             {"records": 0, "holes": [], "read_until": ""} if base is None else base.inputs
@@ -147,7 +144,7 @@ class _Fold(Windowed):
             [(at, first, count) for at, first, count in before["holes"]] + there.holes
         )
         self._read_until = max(before["read_until"], there.read_until)
-        made_from = inputs_of(ends, self.records, self.holes, self._read_until, self.assets)
+        made_from = inputs_of(ends, self.records, self.holes, self._read_until)
         super().__init__(spark, catalog, progress, base, made_from | states_inputs(made_from, source.mark))
 
     def known(self) -> dict[str, Run] | None:
@@ -371,7 +368,7 @@ class _Fold(Windowed):
         requests: DataFrame,
         elapsed: DataFrame,
     ) -> None:
-        """Usage by hour, day and minute, and costs."""
+        """Usage by hour, day and minute."""
         by_minute = self._keep(silver.usage_by_minute(now.intervals, delivered, kept.now, requests, elapsed))
         of_runs = self._keep(silver.produced(new.intervals))
         everything = by_minute.unionByName(of_runs)
@@ -409,19 +406,6 @@ class _Fold(Windowed):
             lambda written: [checks.sums_equal("sums equal those of principals by hour", theirs, written)],
         )
         self._write_minutes(by_minute, new, late=late)
-        if self._base is not None and not self._same_assets():
-            hours, changed = (
-                self.catalog.read(
-                    self.spark, datasets.USAGE_HOUR, self._runs[datasets.USAGE_HOUR.name].manifest
-                ),
-                None,
-            )
-        self._write_of_windows(
-            datasets.COST_HOUR,
-            gold.cost_hour(self.spark, hours, self.assets),
-            changed,
-            lambda written: [checks.costs_equal_prices(written, self.assets)],
-        )
 
     def _write_service_levels(self, requests: DataFrame) -> None:
         windows, _ = self._write_added(datasets.SLA_5M, silver.sla_5m(requests), ("valid", "bad"), "bigint")
@@ -440,11 +424,6 @@ class _Fold(Windowed):
         )
         self._write_added(datasets.SLA_SLOW_5M, service_levels.sla_slow_5m(requests), ("slow",), "bigint")
         self._write_added(datasets.LATENCY_DAY, service_levels.latency_day(requests), ("requests",), "bigint")
-
-    def _same_assets(self) -> bool:
-        assert self._base is not None
-        before = self._base.manifests[datasets.COST_HOUR.name]["inputs"]
-        return bool(before.get("assets") == self._inputs_of[datasets.COST_HOUR.name].get("assets"))
 
     def _write_minutes(self, by_minute: DataFrame, of: NewReadings, *, late: bool) -> None:
         dataset = datasets.USAGE_MINUTE

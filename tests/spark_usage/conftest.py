@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from daemon.data_set_store import FolderStore
-from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
+from spark_usage.configuration import SparkConfiguration
 from spark_usage.datasets import EVERY
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round, fold
@@ -55,7 +55,6 @@ class Pipeline:
         return fold(
             self.spark,
             self.folder,
-            DEFAULT_ASSETS,
             again=again,
             rows=bronze_frame(self.spark, stored),
             offsets=ends or found,
@@ -63,7 +62,7 @@ class Pipeline:
 
     def fold_bronze(self) -> Round:
         """A round over what is in bronze."""
-        return fold(self.spark, self.folder, DEFAULT_ASSETS)
+        return fold(self.spark, self.folder)
 
     def table(self, dataset: str) -> pa.Table:
         """The current run, in the order of its key."""

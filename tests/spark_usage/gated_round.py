@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_usage import bronze, cluster, configuration
-from spark_usage.configuration import DEFAULT_ASSETS
 from spark_usage.datasets import SEAL
 from spark_usage.pipeline import Pipeline
 from spark_usage.rounds import Round, fold
@@ -60,9 +59,7 @@ class GatedPipeline(Pipeline):
                 waiting(str(self._gate)), from_arrow_schema(bronze.SCHEMA)
             )
             ends = bronze.committed_offsets(self.datasets)
-            return fold(
-                spark, self._out, DEFAULT_ASSETS, again=again, progress=watched, rows=rows, offsets=ends
-            )
+            return fold(spark, self._out, again=again, progress=watched, rows=rows, offsets=ends)
 
 
 def main(config: str, out: str, gate: str) -> None:

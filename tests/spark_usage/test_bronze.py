@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from penstock import Client
 from spark_usage import bronze
-from spark_usage.configuration import DEFAULT_ASSETS
 from spark_usage.datasets import USAGE_HOUR
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import fold
@@ -68,7 +67,7 @@ def test_stream_and_batch_read_each_record_once_and_go_on_where_they_were(
         values = Counter(bytes(row["value"]) for row in in_batch.select("value").collect())
         assert {value: values[value] for value in first + second} == dict.fromkeys(first + second, 1)
 
-        done = fold(spark, datasets, DEFAULT_ASSETS)
+        done = fold(spark, datasets)
         assert done.missing == "" and done.rejected == 0
         assert produced(spark, datasets) == {"messages_in": 100, "bytes_in": 1000}
 
@@ -76,7 +75,7 @@ def test_stream_and_batch_read_each_record_once_and_go_on_where_they_were(
         lost = bronze.read(spark, datasets).where(F.col("record") == F.lit(second[0])).collect()[0]
         place = (lost["src_partition"], lost["src_offset"])
         assert drop_record(datasets, *place) == second[0]
-        done = fold(spark, datasets, DEFAULT_ASSETS)
+        done = fold(spark, datasets)
         assert done.recomputed and done.missing == f"__usage-{place[0]}@{place[1]}"
         assert produced(spark, datasets) == {"messages_in": 100, "bytes_in": 1000}
 

@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from daemon.bucket_store import BucketStore
 from daemon.data_set_store import StoreUnavailable
 from spark_usage import datasets
-from spark_usage.configuration import DEFAULT_ASSETS
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round, fold
 from tests.integration.buckets import Bucket, bucket
@@ -41,23 +40,22 @@ def test_a_round_over_a_bad_way_ends_with_the_digests_of_a_folder(
         return fold(
             spark,
             staging,
-            DEFAULT_ASSETS,
             rows=bronze_frame(spark, records),
             offsets={"0": len(records)},
             store=settings,
         )
 
-    # Every answer to a first put is lost, and no manifest of `cost_hour` comes through.
+    # Every answer to a first put is lost, and no manifest of `usage_minute` comes through.
     storage.spoiler.loses_answer = lose_once
     storage.spoiler.keeps_back = lambda method, path: (
-        "/cost_hour/" in path and path.endswith("/manifest.json")
+        "/usage_minute/" in path and path.endswith("/manifest.json")
     )
     over_it = BucketStore(storage.spoiled)
-    with pytest.raises(StoreUnavailable, match="cost_hour"):
+    with pytest.raises(StoreUnavailable, match="usage_minute"):
         round_over(over_it)
     catalog = Catalog(staging, over_it)
     published = [one.name for one in datasets.ALL if catalog.store.current(one.name) is not None]
-    assert published == [one.name for one in datasets.ALL[: datasets.ALL.index(datasets.COST_HOUR)]]
+    assert published == [one.name for one in datasets.ALL[: datasets.ALL.index(datasets.USAGE_MINUTE)]]
 
     storage.spoiler.keeps_back = lambda method, path: False
     done = round_over(over_it)

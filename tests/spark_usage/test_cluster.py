@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_usage import bronze, datasets
-from spark_usage.configuration import DEFAULT_ASSETS
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import fold
 from tests.integration.operations.certificates import make_certificate
@@ -191,7 +190,7 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     here = running.configuration.datasets
     one_machine = folder / "one-machine"
     rows, ends = bronze.read(spark, here), bronze.committed_offsets(here)
-    fold(spark, one_machine, DEFAULT_ASSETS, rows=rows, offsets=ends)
+    fold(spark, one_machine, rows=rows, offsets=ends)
     yield Story(
         events=events,
         expected=digests(one_machine),

@@ -22,7 +22,7 @@ from tests.spark_usage.service import PROJECT
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 _KILLED_WITHIN_S = 300.0
-SILVER, GOLD = datasets.USAGE_HOUR.name, datasets.COST_HOUR.name
+SILVER, GOLD = datasets.USAGE_HOUR.name, datasets.USAGE_MINUTE.name
 HOURS = 30
 
 
@@ -91,5 +91,5 @@ def test_a_round_killed_in_silver_and_in_gold_is_resumed_to_the_unit(pipeline: P
     for meter, quantity in pipeline.rows(SILVER, "meter", "quantity"):
         sums[meter] = sums.get(meter, 0) + int(quantity)
     assert sums == {"messages_in": HOURS * 7, "bytes_in": HOURS * 700}
-    assert len(pipeline.rows(GOLD, "hour")) == HOURS
+    assert len(pipeline.rows(GOLD, "minute")) == 2 * HOURS, "two meters"
     assert not list(pipeline.folder.glob("*/.pending-*"))

@@ -180,9 +180,9 @@ def test_nothing_read_yet_gives_empty_data_sets(pipeline: Pipeline) -> None:
     assert {name: run.rows for name, run in done.runs.items()} == dict.fromkeys(done.runs, 0)
 
 
-def test_usage_day_and_cost_name_the_run_they_read(folded_hours: FoldedHours) -> None:
+def test_days_name_the_run_they_read(folded_hours: FoldedHours) -> None:
     runs = folded_hours.done.runs
-    for name in ("usage_day", "principal_day", "cost_hour"):
+    for name in ("usage_day", "principal_day"):
         manifest = folded_hours.pipeline.catalog.current(name)
         assert manifest is not None
         assert manifest["inputs"]["runs"] == {"usage_hour": runs["usage_hour"].run_id}

@@ -150,7 +150,6 @@ def test_the_same_inputs_give_the_same_runs_and_another_order_of_arrival_the_sam
         "usage_minute",
         "cut_usage",
         "cut_coverage",
-        "cost_hour",
     ):
         assert first.runs[dataset].digest == other[dataset].digest, dataset
         assert first.runs[dataset].rows > 0, dataset

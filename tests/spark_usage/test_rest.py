@@ -12,7 +12,6 @@ import pytest
 
 from daemon.data_set_store import FolderStore
 from spark_usage import bronze, datasets
-from spark_usage.configuration import DEFAULT_ASSETS, Asset
 from spark_usage.inputs import inputs_of
 from spark_usage.manifest import Catalog, run_id_of
 from spark_usage.rest import at_rest
@@ -49,7 +48,7 @@ def tell(folder: Path, entry: str, *named: dict[str, Any]) -> None:
 def publish(folder: Path, ends: Mapping[str, int] = ENDS) -> None:
     """Runs of these ends, as a round leaves them."""
     store = FolderStore(folder)
-    for name, inputs in inputs_of(ends, RECORDS, HOLES, "2026-11-28", DEFAULT_ASSETS).items():
+    for name, inputs in inputs_of(ends, RECORDS, HOLES, "2026-11-28").items():
         run_id = run_id_of(name, inputs)
         pending = folder / name / ".pending-0-x"
         pending.mkdir(parents=True)
@@ -58,10 +57,8 @@ def publish(folder: Path, ends: Mapping[str, int] = ENDS) -> None:
         Catalog(folder).make_current(name, run_id)
 
 
-def look(
-    folder: Path, ends: Mapping[str, int] = ENDS, assets: tuple[Asset, ...] = DEFAULT_ASSETS
-) -> Round | None:
-    return at_rest(folder, Catalog(folder), ends, assets)
+def look(folder: Path, ends: Mapping[str, int] = ENDS) -> Round | None:
+    return at_rest(folder, Catalog(folder), ends)
 
 
 @pytest.fixture
@@ -102,10 +99,6 @@ def test_news_need_spark(folder: Path) -> None:
 
 def test_an_empty_topic_beside_published_runs_needs_spark(folder: Path) -> None:
     assert look(folder, dict.fromkeys(ENDS, 0)) is None
-
-
-def test_other_prices_need_spark(folder: Path) -> None:
-    assert look(folder, assets=(Asset(name="cluster", micro_per_hour=1),)) is None
 
 
 def test_another_version_of_the_code_needs_spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

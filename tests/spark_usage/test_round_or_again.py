@@ -54,7 +54,7 @@ def test_a_round_that_fails_twice_has_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lasting", [NotYet("no key"), CheckFailed("sums differ"), ConfigurationError("assets.json")]
+    "lasting", [NotYet("no key"), CheckFailed("sums differ"), ConfigurationError("spark")]
 )
 def test_what_would_fail_again_is_told_at_once(lasting: Exception, tmp_path: Path) -> None:
     pipeline = Scripted(tmp_path, [lasting, DONE])

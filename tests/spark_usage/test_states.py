@@ -9,12 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from data_plane.contract.usage_pb2 import PERIODIC
 from spark_usage import datasets, evidence, manifest
 from spark_usage.datasets import DataSet
+from spark_usage.decode import FACTS
+from spark_usage.frames import nothing
 from spark_usage.manifest import Catalog, code_version, run_id_of
+from spark_usage.orderly import NewReadings, without_runs
 from spark_usage.records_read import GivenSource
 from spark_usage.rounds import _Fold
 from spark_usage.states import Base, Irregular, find_base, go_on
@@ -81,7 +84,7 @@ def test_a_round_of_which_anything_is_gone_is_none_to_go_on_from(gone: str, tmp_
 @pytest.mark.slow
 def test_a_round_is_known_while_all_of_its_files_are_there(spark: SparkSession, tmp_path: Path) -> None:
     rows = GivenSource(bronze_frame(spark, []))
-    work = _Fold(spark, Catalog(tmp_path), (), rows, {}, lambda line: None, None)
+    work = _Fold(spark, Catalog(tmp_path), rows, {}, lambda line: None, None)
     for of in datasets.ALL:
         run = run_id_of(of.name, work._inputs_of[of.name])
         folder = tmp_path / of.name / f"run={run}"
@@ -183,7 +186,11 @@ def going_on(spark: SparkSession, folder: Path, of: DataSet, rows: Sequence[Mapp
     current = catalog.current(of.name)
     assert current is not None
     base = Base(manifests={of.name: current}, inputs=inputs)
-    return _Fold(spark, catalog, (), GivenSource(bronze_frame(spark, [])), {}, lambda line: None, base)
+    return _Fold(spark, catalog, GivenSource(bronze_frame(spark, [])), {}, lambda line: None, base)
+
+
+def no_runs(spark: SparkSession, folder: Path) -> NewReadings:
+    return without_runs(nothing(spark, from_arrow_schema(FACTS)), folder)
 
 
 @pytest.mark.slow
@@ -223,11 +230,13 @@ def test_minutes_that_a_late_log_took_back_whole_are_folded_again_and_the_first_
     }
     empty = going_on(spark, tmp_path / "empty", of, [])
     empty._inputs_of = {of.name: {"offsets": {"0": 1}}}
-    empty._write_minutes(frame(spark, of, [row]), late=True)
+    empty._write_minutes(frame(spark, of, [row]), no_runs(spark, tmp_path), late=True)
     assert empty._runs[of.name].rows == 1
     taken_back = frame(spark, of, [{**row, "quantity": -5}])
     with pytest.raises(Irregular, match="the newest usage is gone"):
-        going_on(spark, tmp_path / "one", of, [row])._write_minutes(taken_back, late=True)
+        going_on(spark, tmp_path / "one", of, [row])._write_minutes(
+            taken_back, no_runs(spark, tmp_path), late=True
+        )
 
 
 @pytest.mark.slow
@@ -254,5 +263,6 @@ def test_minutes_of_a_broker_whose_clock_is_ahead_do_not_push_out_todays(
         work = going_on(spark, tmp_path / read_until, of, [row])
         work._read_until = read_until
         work._inputs_of = {of.name: {"offsets": {"0": 1}}}
-        work._write_minutes(frame(spark, of, [{**row, "minute": 40 * 1_440}]), late=False)
+        ahead = frame(spark, of, [{**row, "minute": 40 * 1_440}])
+        work._write_minutes(ahead, no_runs(spark, tmp_path), late=False)
         assert work._runs[of.name].rows == rows, read_until

@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
+from spark_usage.configuration import SparkConfiguration
 from spark_usage.rounds import fold
 from spark_usage.session import start_session
 from tests.spark_usage.records import Stored, bronze_frame
@@ -29,7 +29,6 @@ def main(scratch: str) -> None:
                 fold(
                     spark,
                     Path(job["folder"]),
-                    DEFAULT_ASSETS,
                     rows=bronze_frame(spark, stored),
                     offsets=job["ends"],
                 )

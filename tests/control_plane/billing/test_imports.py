@@ -10,7 +10,7 @@ import pytest
 
 from billing import queries
 from billing.data_sets import SCHEMAS
-from billing.models import CostHour, DataSetRun, DataSetState, Seal, SlaWindow, UsageDay
+from billing.models import DataSetRun, DataSetState, Seal, SlaWindow, UsageDay
 from control_plane.audit import queries as audit
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.records.seal import pack_seal
@@ -208,7 +208,7 @@ def test_seals_are_kept_for_ever_and_damaged_or_other_ones_are_named(world: Worl
     assert "checksum" in DataSetRun.objects.exclude(disagreements=[]).get().disagreements[0]
 
 
-def test_availability_and_cost_are_what_the_data_sets_say(world: World) -> None:
+def test_availability_is_what_the_data_sets_say(world: World) -> None:
     acme, other = world.tenant("acme"), world.tenant("other")
     hour = datetime.combine(TODAY, time.min, UTC)
     world.day(acme, "orders", TODAY, "messages_in", 2_000_000)
@@ -220,17 +220,6 @@ def test_availability_and_cost_are_what_the_data_sets_say(world: World) -> None:
                 "window": hour + timedelta(minutes=5 * index),
                 "valid": valid,
                 "bad": bad,
-            }
-        )
-    for tenant, micro in ((acme, 3_000_001), (other, 5)):
-        world.rows["cost_hour"].append(
-            {
-                "tenant": tenant.public_id,
-                "asset": "cluster",
-                "hour": hour,
-                "method": "bytes-1",
-                "bytes": 10,
-                "cost_micro": micro,
             }
         )
     world.spark()
@@ -245,10 +234,8 @@ def test_availability_and_cost_are_what_the_data_sets_say(world: World) -> None:
             "windows_with_few_requests": 1,
         }
     ]
-    shares = CostHour.objects.order_by("cost_micro").values_list("tenant", "hour", "cost_micro")
-    assert list(shares) == [(other.pk, hour, 5), (acme.pk, hour, 3_000_001)]
     assert queries.availability(other, first=None, end=None) == []
-    assert (SlaWindow.objects.count(), CostHour.objects.count()) == (3, 2)
+    assert SlaWindow.objects.count() == 3
 
 
 def test_what_is_shown_is_what_is_billed_and_the_rest_is_provisional(world: World) -> None:
@@ -304,22 +291,22 @@ def test_rows_that_say_the_same_of_different_hours_are_kept_apart_and_each_is_me
 ) -> None:
     acme, other = world.tenant("acme"), world.tenant("other")
     hour = datetime(2026, 1, 2, 3, tzinfo=UTC)
-    row = {"asset": "cluster", "method": "bytes-1", "bytes": 10, "cost_micro": 7}
+    row = {"operation": "produce", "valid": 10, "bad": 7}
     places = [
-        {"tenant": tenant.public_id, "hour": hour + timedelta(hours=number)}
+        {"tenant": tenant.public_id, "window": hour + timedelta(hours=number)}
         for tenant in (acme, other)
         for number in range(2)
     ]
     rows = [{**row, **place} for place in places]
-    publish(world.datasets, "cost_hour", rows)
+    publish(world.datasets, "sla_5m", rows)
     world.bill()
-    assert CostHour.objects.count() == 4
-    before = list(CostHour.objects.order_by("pk").values_list("pk", flat=True))
-    publish(world.datasets, "cost_hour", [{**rows[0], "cost_micro": 8}, *rows[1:]])
+    assert SlaWindow.objects.count() == 4
+    before = list(SlaWindow.objects.order_by("pk").values_list("pk", flat=True))
+    publish(world.datasets, "sla_5m", [{**rows[0], "bad": 8}, *rows[1:]])
     world.bill()
-    assert list(CostHour.objects.order_by("pk").values_list("pk", flat=True)) == before
-    assert sorted(CostHour.objects.values_list("tenant__public_id", "hour", "cost_micro")) == sorted(
-        (one["tenant"], one["hour"], 8 if one is rows[0] else 7) for one in rows
+    assert list(SlaWindow.objects.order_by("pk").values_list("pk", flat=True)) == before
+    assert sorted(SlaWindow.objects.values_list("tenant__public_id", "window", "bad")) == sorted(
+        (one["tenant"], one["window"], 8 if one is rows[0] else 7) for one in rows
     )
 
 
