@@ -56,10 +56,10 @@ def payment_account(timeout: float) -> None:
 )
 @click.option("--country", required=True, help="Two letters of ISO 3166-1: DE.")
 @click.option("--state", default="", help="State, province or region.")
-@click.option("--postal-code", default="")
-@click.option("--city", default="")
+@click.option("--postal-code", default="", help="As the country writes it.")
+@click.option("--city", default="", help="Town.")
 @click.option("--line1", default="", help="Street and number.")
-@click.option("--line2", default="")
+@click.option("--line2", default="", help="Building, floor or department.")
 @click.option(
     "--tax-id", default="", metavar="TYPE:NUMBER", help="As Stripe names its type: eu_vat:DE123456789."
 )
