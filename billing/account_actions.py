@@ -77,8 +77,10 @@ def open_account(actor: Actor, tenant: Tenant, *, currency: str, now: datetime) 
             raise AlreadyExists(
                 f"currency: {tenant.name} is invoiced in {currency_of(tenant)}, and that never changes"
             )
-        if not PriceBook.objects.filter(currency=currency, effective_from__lte=now).exists():
-            raise InvalidRequest(f"currency: no price book in {currency} is in effect; publish one first")
+        offered = currencies_offered(now)
+        if currency not in offered:
+            known = ", ".join(offered) or "none"
+            raise InvalidRequest(f"currency: no price book in {currency} is in effect; there are: {known}")
         account = BillingAccount.objects.create(tenant=tenant, currency=currency)
         audit.record(
             actor,

@@ -294,9 +294,13 @@ class Counters:
 
     def take(self, name: str, seconds: float, *, most_s: float) -> float:
         """`name` is ahead of its limit by `seconds` more, at most `most_s`, and by one less each second. Returns by how
-        many it is ahead now.
+        many it is ahead now: at least by what this process took itself, also when the shared store goes or comes back.
         """
-        return self._ask(lambda store: store.take(name, seconds, most_s))
+        own_s = self._alone.take(name, seconds, most_s)
+        return max(
+            own_s,
+            self._ask(lambda store: own_s if store is self._alone else store.take(name, seconds, most_s)),
+        )
 
     def counted(self, name: str) -> int | None:
         """Events of `name` in its present window; None while the shared store cannot be reached."""

@@ -12,7 +12,7 @@ from penstock.cli.invocation import Command, current
 from penstock.cli.invoice import total
 from penstock.cli.output import print_json, progress, say
 from penstock.cli.rest import rest_client
-from penstock.contract.errors import NotFound, TimedOut
+from penstock.contract.errors import NotFound, PenstockError, TimedOut
 from penstock.rest.client import RestClient
 
 TIMEOUT_S = 300.0
@@ -52,13 +52,19 @@ def _cut(service: ServiceDirectory, tenant: str) -> str:
 
 
 def _issued(own: RestClient, invoice: str, timeout_s: float) -> dict[str, Any]:
-    """The invoice once it is no draft any more. Raises `TimedOut`."""
+    """The invoice once it is no draft any more, also when the control plane is away meanwhile. Raises `TimedOut`."""
     deadline = time.monotonic() + timeout_s
     while True:
-        found: dict[str, Any] = own.get(f"/v1/invoices/{invoice}")
-        if found["status"] != "draft":
-            return found
-        if time.monotonic() > deadline:
+        is_over = time.monotonic() > deadline
+        try:
+            found: dict[str, Any] = own.get(f"/v1/invoices/{invoice}")
+        except PenstockError as error:
+            if is_over or not error.retriable:
+                raise
+        else:
+            if found["status"] != "draft":
+                return found
+        if is_over:
             raise TimedOut(
                 f"invoice {invoice}: still a draft after {timeout_s:g} s; `penstock dev status` shows the pipeline"
             )

@@ -66,10 +66,11 @@ def prices_of(cost: RunningCost | None) -> PricesShown | None:
     return None if cost is None else prices_shown(cost.book, cost.terms, cost.left)
 
 
-def prices_of_newcomers() -> PricesShown | None:
-    """The prices of a tenant that signs up now."""
-    row = price_actions.book_at(timezone.now(), account_actions.default_currency())
-    return None if row is None else prices_shown(PriceBook.read(row.document))
+def prices_of_newcomers() -> list[PricesShown]:
+    """The prices of a tenant that signs up now, in each currency that it can choose."""
+    now = timezone.now()
+    books = (price_actions.book_at(now, currency) for currency in account_actions.currencies_offered(now))
+    return [prices_shown(PriceBook.read(row.document)) for row in books if row is not None]
 
 
 def prices_shown(book: PriceBook, terms: Any = None, rests: Mapping[str, int] | None = None) -> PricesShown:

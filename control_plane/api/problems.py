@@ -10,6 +10,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
+from rest_framework.settings import api_settings
 
 from penstock.contract.errors import ErrorCode, PenstockError, split_message
 
@@ -195,7 +196,8 @@ def _flat(name: str, detail: Any) -> dict[str, list[str]]:
     if isinstance(detail, dict):
         found: dict[str, list[str]] = {}
         for key, value in detail.items():
-            found.update(_flat(f"{name}.{key}" if name else str(key), value))
+            inner = f"{name}.{key}" if name else str(key)
+            found.update(_flat(name if key == api_settings.NON_FIELD_ERRORS_KEY else inner, value))
         return found
     if isinstance(detail, list) and any(isinstance(item, dict) for item in detail):
         found = {}

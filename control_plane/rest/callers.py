@@ -67,7 +67,8 @@ class TenantAccess:
     def require(self, permission: Permission) -> None:
         """Raise `Forbidden` unless the caller may do it."""
         if not allowed(self.standing, permission):
-            raise Forbidden(f"{permission.value} is not for {self.standing.value}")
+            way = "s; it takes the token of a person or an operator" if self.standing is Standing.KEY else ""
+            raise Forbidden(f"{permission.value} is not for {self.standing.value}{way}")
         if self.maker_role is not None and not allowed(Standing(self.maker_role.value), permission):
             raise Forbidden(
                 f"{permission.value} is not for a key whose maker is {self.maker_role.value}; "

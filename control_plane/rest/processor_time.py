@@ -79,8 +79,8 @@ class ProcessorTime:
         raise RateReached(
             limit=REST_PROCESSOR,
             whose=whose,
-            most=f"{ms_per_s} a second, of which {REST_PROCESSOR_BURST_S} s may be made up",
-            used=f"calls took {ahead_s * ms_per_s:.0f} ms more",
+            most=f"{ms_per_s} a second, with at most {REST_PROCESSOR_BURST_S * ms_per_s} ahead",
+            used=f"calls are {ahead_s * ms_per_s:.0f} ahead",
             clears_in_s=max(REFUSED_S_MIN, ahead_s - REST_PROCESSOR_BURST_S),
         )
 

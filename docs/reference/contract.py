@@ -153,8 +153,9 @@ _OUTCOMES = {
         "control plane, all web processes together",
         "429 `THROTTLED` with `Retry-After`: the time after which it clears if no other call of the tenant takes it. A "
         "call is counted when it ends, with what it took on its thread of a web process, "
-        f"{plans.REST_PROCESSOR_BURST_S} s of what was not used may be made up, and it has cleared at most 60 s after "
-        "the last call. It counts the calls that `rest_calls_per_s` does, and a change of it counts within 5 s too.",
+        f"calls may be ahead of the limit by {plans.REST_PROCESSOR_BURST_S} s of it, and it has cleared at most 60 s "
+        "after the last call. It counts the calls that `rest_calls_per_s` does, and a change of it counts within 5 s "
+        "too.",
     ),
     "requests_per_s": (
         "brokers, all together, from feature level 2 on",

@@ -13,7 +13,7 @@ from penstock.cli.display import line
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.organisations import session_client, session_option
-from penstock.cli.output import print_json, print_table, say
+from penstock.cli.output import print_fact, print_json, print_table, say
 from penstock.cli.rest import admin_client
 from penstock.cli.topic_changes import timeout_option
 
@@ -77,11 +77,14 @@ def tenant_plans(timeout: float) -> None:
         print_json({"plans": plans})
         return
     names = sorted({name for plan in plans for name in plan["limits"]})
+    # There are more limits than a terminal is wide: each is a row, and each plan a column.
+    labels = [f"{plan['name']} {plan['version']}" for plan in plans]
+    print_fact("limit", labels, "")
     print_table(
-        ["plan", "version", "service level", *names],
+        ["limit", *labels],
         [
-            [plan["name"], plan["version"], _level(plan), *(plan["limits"][name] for name in names)]
-            for plan in plans
+            ["service level", *map(_level, plans)],
+            *([name, *(plan["limits"][name] for plan in plans)] for name in names),
         ],
     )
 

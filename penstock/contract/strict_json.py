@@ -19,11 +19,18 @@ class NameTwice(NotStrict):
 
 
 def parse(text: str) -> Any:
-    """The value. Raises `NotStrict` for a name twice, NaN, Infinity and what is nested too deep, else `ValueError`."""
+    """The value. Raises `NotStrict` for a name twice, NaN, Infinity, a whole number of thousands of digits and what is
+    nested too deep, else `ValueError`.
+    """
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse_constant)
     except RecursionError:
         raise NotStrict("nested too deep") from None
+    except (NotStrict, json.JSONDecodeError):
+        raise
+    except ValueError:
+        # The interpreter's own text is advice to its programmer.
+        raise NotStrict("a whole number has too many digits") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

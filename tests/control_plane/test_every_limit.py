@@ -376,7 +376,7 @@ WALK: dict[str, Row] = {
         code=ErrorCode.THROTTLED,
     ),
     "rest_processor_ms_per_s": of_tenant(
-        reach_processor_time, "rest_processor_ms_per_s of tenant ", " is 1 a second, of which 5 s may be made up, and ",
+        reach_processor_time, "rest_processor_ms_per_s of tenant ", " is 1 a second, with at most 5 ahead, and ",
         code=ErrorCode.THROTTLED,
     ),
     "connections_max": ByTest(

@@ -40,8 +40,8 @@ def test_calls_are_let_in_until_the_burst_is_used_up_and_again_when_the_limit_ha
     told = refused(budget)
     assert told.clears_in_s == pytest.approx(1.0) and told.wait_s == 1
     assert told.said == (
-        "too many requests: rest_processor_ms_per_s of acme is 100 a second, of which 5 s may be made up,"
-        " and calls took 600 ms more; clears in 1 s"
+        "too many requests: rest_processor_ms_per_s of acme is 100 a second, with at most 500 ahead,"
+        " and calls are 600 ahead; clears in 1 s"
     )
     used(budget, 0.1, "globex")
     clock.now += 0.99

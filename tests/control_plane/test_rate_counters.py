@@ -186,6 +186,20 @@ def test_without_the_shared_store_each_process_counts_for_itself_and_comes_back(
     assert counters.spend("bert", most=3, window_s=60).allowed and store.asked == 2
 
 
+def test_what_is_ahead_stays_so_when_the_shared_store_goes_and_when_it_comes_back() -> None:
+    clock = Hand()
+    store = Telling(OwnStore(clock))
+    counters = Counters(store, clock)
+    assert counters.take("anna", 20.0, most_s=60) == 20
+    store.away = True
+    assert counters.take("anna", 1.0, most_s=60) == 21, "a flood that locks the store begins nothing anew"
+    clock.now += APART_S
+    store.away = False
+    assert counters.take("anna", 1.0, most_s=60) == 17, "the store has not heard of all"
+    store.inner.take("anna", 10.0, 60)
+    assert counters.take("anna", 1.0, most_s=60) == 27, "what other processes took counts too"
+
+
 def test_a_file_that_is_damaged_and_a_redis_that_is_away_are_unreachable(tmp_path: Path) -> None:
     broken = tmp_path / "counters.sqlite"
     broken.write_bytes(b"not a database" * 100)

@@ -103,7 +103,7 @@ def test_a_taken_name_is_a_problem_that_names_the_field() -> None:
         ({**SIGN_UP, "email": "no"}, "email"),
         ({**SIGN_UP, "password": "short"}, "password"),
         ({**SIGN_UP, "tenant": "a b"}, "tenant"),
-        ([], "non_field_errors"),
+        ([], "body"),
     ],
 )
 def test_wrong_input_is_refused_by_field_and_makes_nothing(body: Any, field: str) -> None:

@@ -68,6 +68,22 @@ def test_the_door_promises_no_allowance_that_there_is_not(db: None) -> None:
     assert "0.04 USD" in page
 
 
+def test_the_door_has_the_prices_of_each_currency_that_can_be_chosen(db: None) -> None:
+    publish(STANDARD_1, price_actions.BEGINNING)
+    messages, size = STANDARD_1["meters"]
+    dearer = {**messages, "tiers": [{"up_to": None, "unit_price": "7"}]}
+    publish(
+        {**STANDARD_1, "name": "euro", "currency": "EUR", "meters": [dearer, size]}, price_actions.BEGINNING
+    )
+    page = text(Client(), "/sign-up")
+    assert (
+        page.index("Prices in USD")
+        < page.index("0.002 USD")
+        < page.index("Prices in EUR")
+        < page.index("7.00 EUR")
+    )
+
+
 def test_fees_a_minimum_and_models_stand_where_the_prices_do(house: House) -> None:
     messages, size = STANDARD_1["meters"]
     publish(

@@ -25,6 +25,7 @@ def test_what_is_read_is_what_json_says() -> None:
         ("[-Infinity]", "-Infinity is no JSON"),
         ("[" * 100_000, "nested too deep"),
         ('{"a":' * 100_000, "nested too deep"),
+        ('{"a": ' + "9" * 5_000 + "}", "a whole number has too many digits"),
     ],
 )
 def test_what_could_be_read_in_two_ways_is_refused(text: str, says: str) -> None:
