@@ -8,6 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from penstock.contract.documents import CreditGrant, Discount, Terms
+from penstock.contract.errors import InvalidRequest
 from penstock.rules.charges import StatedTax, charge
 from penstock.rules.stated_tax import coin_micro, taxed_lines
 from penstock.verification.findings import Kind, Verdict
@@ -65,9 +66,20 @@ def _part(name: str, value: Any) -> Change:
     return change
 
 
+def _finer_than_coins(statement: dict[str, Any]) -> None:
+    """The charge is rounded, so it stays what is due."""
+    line = statement["lines"][0]
+    line["tax_micro"] += 1
+    line["parts"][0]["amount_micro"] += 1
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (_statement(_finer_than_coins), "are no amount of USD"),
+        (_statement(lambda one: one.update(tax_at_ms=BEGIN_MS)), "rates of a time before"),
+        (_statement(lambda one: one.update(tax_at_ms=BEGIN_MS + 9 * PERIOD_MS)), "rates of a time before"),
+        (_statement(lambda one: one["lines"][0].update(parts=[])), "its jurisdictions take"),
         (_statement(_set("base_micro", 10_000)), "states the tax of"),
         (_statement(_set("tax_micro", 10_000)), "its jurisdictions take"),
         (_statement(lambda one: one["lines"].reverse()), "states the tax of"),
@@ -87,6 +99,25 @@ def test_each_alteration_is_found(change: Change, said: str) -> None:
     report = made.verify("inv_2")
     assert report.verdict is Verdict.WRONG
     assert any(said in problem.message for problem in report.problems), report.problems
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: one.update(note=""),
+        lambda one: one.pop("tax_ids"),
+        lambda one: one.update(by="us"),
+        lambda one: one.update(lines=[]),
+        _set("tax_micro", -(10**9)),
+        _part("amount_micro", "1"),
+        lambda one: one["address"].update(country="de"),
+    ],
+)
+def test_what_is_no_statement_is_refused(change: Change) -> None:
+    made = service()
+    change(made.documents["inv_2"]["tax_statement"])
+    with pytest.raises(InvalidRequest, match="tax_statement"):
+        made.verify("inv_2")
 
 
 def test_a_statement_that_the_prices_do_not_want_is_found() -> None:
