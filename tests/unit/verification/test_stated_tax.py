@@ -7,9 +7,11 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from payments.currencies import unit_micro, whole_coins
 from penstock.contract.documents import CreditGrant, Discount, Terms
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.charges import StatedTax, charge
+from penstock.rules.currencies import MINOR_DIGITS
 from penstock.rules.stated_tax import coin_micro, taxed_lines
 from penstock.verification.findings import Kind, Verdict
 from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service
@@ -156,3 +158,9 @@ def test_tax_is_as_stated_where_prices_are_finer_than_coins_and_falls_with_what_
         period = (BEGIN_MS, BEGIN_MS + PERIOD_MS)
         (charged,) = charge(book, terms, {"messages_in": due}, period, {}, stated).charges
         assert (charged.base_micro, charged.amount_micro) == (due, tax)
+
+
+def test_each_coin_is_a_whole_number_of_what_stripe_counts_in() -> None:
+    """Else a draft in that currency could never ask for its tax."""
+    assert [one for one in MINOR_DIGITS if coin_micro(one) % unit_micro(one)] == []
+    assert [one for one in MINOR_DIGITS if whole_coins(coin_micro(one), one) != coin_micro(one)] == []
