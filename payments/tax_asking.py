@@ -1,7 +1,7 @@
 """Asks Stripe Tax for drafts, one at a time: as in `payments.sending`, a month's invoices keep no other task waiting.
 
 A delivery of the outbox asks, stores the answer and finalizes the draft. Asking changes nothing at Stripe, so a call
-without an answer is simply made again, with the same idempotency key.
+without an answer is simply made again, with the same idempotency key; one that was refused has another.
 """
 
 import logging
@@ -97,7 +97,8 @@ class TaxAsker:
         except AnsweredFault as fault:
             self._later(row, str(fault), refused=False, another_key=True)
         except (Refused, ConfigurationError) as refused:
-            self._later(row, refused.message, refused=True)
+            # Stripe would repeat a refusal for a day, also of what was since corrected there.
+            self._later(row, refused.message, refused=True, another_key=True)
         except PenstockError as error:
             self._later(row, error.message, refused=False)
         else:

@@ -1,7 +1,7 @@
 """Stripe Tax: what it is asked, what stands on the invoice and is proven, what is reported, and every fault."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -17,7 +17,7 @@ from control_plane import config
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from demo.fake_stripe import FAULTS, FakeStripe
-from payments import actions, stripe_adapter, tax_reporting
+from payments import actions, stripe_adapter, tasks, tax_reporting
 from payments.models import TaxReport
 from payments.stripe_shapes import AnsweredFault
 from payments.tax_asking import KIND_TAX, ask_next
@@ -189,9 +189,15 @@ def test_what_stripe_tax_refuses_is_named_and_another_address_asks_again(
 ) -> None:
     live(acme, country="US", state="NY", postal_code="")
     invoice = cut(world, acme, FIRST, 3)
+    assert tasks._tax_to_ask()
     ask(2)
+    assert not tasks._tax_to_ask(), "a round of payments is woken when the pause is over"
+    TaxCalculation.objects.update(retry_at=datetime.now(UTC))
+    assert tasks._tax_to_ask()
+    TaxCalculation.objects.update(retry_at=datetime.now(UTC) + timedelta(minutes=1))
     invoice.refresh_from_db()
     assert invoice.status == "draft" and "could not determine the customer's tax location" in invoice.gaps[0]
+    assert TaxCalculation.objects.get(invoice=invoice).key_version == 3, "no refusal is repeated to its key"
     calls = len(fake.calls)
     ask_next()
     assert len(fake.calls) == calls, "not asked again before a pause"
