@@ -147,7 +147,8 @@ def stated(statement: documents.TaxStatement, currency: str) -> charges.StatedTa
 
 def ask(invoice: Invoice, request: dict[str, object], now: datetime) -> None:
     """Have Stripe Tax asked for the draft, once it is its turn. The caller holds the tenant's row lock."""
-    row = TaxCalculation.objects.filter(invoice=invoice).first()
+    # Who gives questions to the outbox holds this row alone, and counts in it.
+    row = TaxCalculation.objects.select_for_update(no_key=True).filter(invoice=invoice).first()
     row = row or TaxCalculation(invoice=invoice, tenant=invoice.tenant, question=0)
     row.question += 1
     row.request, row.statement, row.problem = request, None, ""

@@ -41,7 +41,7 @@ class TaxCalculation(models.Model):
     problem = models.CharField(max_length=TEXT_LENGTH_MAX, blank=True)
     """Why it was not answered the last time."""
     key_version = models.PositiveIntegerField(default=1)
-    """Part of the idempotency key. It grows when Stripe has answered the key with a fault, which it would repeat."""
+    """Part of the idempotency key. It grows when Stripe answered it with a fault or refusal, which it repeats."""
     generation = models.PositiveBigIntegerField(default=0)
     """Counts what was given to the outbox."""
     unsent_since = models.DateTimeField(null=True)

@@ -116,9 +116,14 @@ class TaxCalls:
                 f" tax, its lines {total} {asked.currency} with {tax}; it is not used"
             )
         for one in lines.values():
-            if one.parts and sum(part.amount for part in one.parts) != one.tax:
+            # Also without any: an invoice whose tax no jurisdiction takes would be found wrong.
+            if sum(part.amount for part in one.parts) != one.tax:
                 raise Refused(
                     f"Stripe Tax: the jurisdictions of {one.line} in {made.id} do not add up to its tax"
+                )
+            if any(part.taxable > one.amount for part in one.parts):
+                raise Refused(
+                    f"Stripe Tax: a jurisdiction taxes more of {one.line} in {made.id} than the line has"
                 )
         return Calculation(id=str(made.id), lines=tuple(lines[line] for line, _ in asked.lines))
 

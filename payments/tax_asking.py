@@ -1,7 +1,7 @@
 """Asks Stripe Tax for drafts, one at a time: as in `payments.sending`, a month's invoices keep no other task waiting.
 
 A delivery of the outbox asks, stores the answer and finalizes the draft. Asking changes nothing at Stripe, so a call
-without an answer is simply made again, with the same idempotency key.
+without an answer is simply made again, with the same idempotency key; one that was refused has another.
 """
 
 import logging
@@ -25,7 +25,7 @@ from payments.stripe_adapter import Gateway, configured
 from payments.stripe_shapes import AnsweredFault, Refused
 from payments.stripe_tax_calls import Calculation, TaxedAnswer, TaxPart, TaxQuestion
 from penstock.contract import documents
-from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.contract.errors import ConfigurationError, InvalidRequest, PenstockError
 
 KIND_TAX = "tax_calculation"
 IN_FLIGHT_MAX = 1
@@ -93,14 +93,16 @@ class TaxAsker:
             made = gateway.tax.calculate(
                 _question(row), f"{row.invoice.public_id}/tax/{row.question}/{row.key_version}"
             )
+            statement = _statement(row, made)
         except AnsweredFault as fault:
             self._later(row, str(fault), refused=False, another_key=True)
         except (Refused, ConfigurationError) as refused:
-            self._later(row, refused.message, refused=True)
+            # Stripe would repeat a refusal for a day, also of what was since corrected there.
+            self._later(row, refused.message, refused=True, another_key=True)
         except PenstockError as error:
             self._later(row, error.message, refused=False)
         else:
-            tax_actions.store(row.invoice.public_id, row.question, _statement(row, made))
+            tax_actions.store(row.invoice.public_id, row.question, statement)
             invoice_actions.finalize(row.invoice.cut.public_id)
 
     def _later(self, row: TaxCalculation, problem: str, *, refused: bool, another_key: bool = False) -> None:
@@ -131,9 +133,10 @@ def _question(row: TaxCalculation) -> TaxQuestion:
 
 
 def _statement(row: TaxCalculation, made: Calculation) -> documents.TaxStatement:
+    """Raises `Refused` for what no invoice can hold: once stored, it would be in the draft's way for good."""
     asked = row.request
     unit = unit_micro(asked["currency"])
-    return documents.TaxStatement(
+    statement = documents.TaxStatement(
         by="stripe_tax",
         calculation=made.id,
         tax_at_ms=asked["tax_at_ms"],
@@ -141,6 +144,10 @@ def _statement(row: TaxCalculation, made: Calculation) -> documents.TaxStatement
         tax_ids=tuple(documents.TaxId(**one) for one in asked["tax_ids"]),
         lines=tuple(_line(one, unit) for one in made.lines),
     )
+    try:
+        return documents.read_document(documents.plain(statement), documents.TaxStatement, made.id)
+    except InvalidRequest as error:
+        raise Refused(f"Stripe Tax: {error.message}; it is not used") from None
 
 
 def _line(one: TaxedAnswer, unit: int) -> documents.StatedTaxLine:

@@ -13,6 +13,8 @@ from penstock.rules.rating import MICRO, PriceBook
 
 COIN_LEAST_MICRO = 10_000
 """Coins of thousandths do not exist: currencies with them are paid in hundredths."""
+PAID_WHOLE = frozenset({"MGA"})
+"""Have two digits in ISO 4217, and are paid and taxed without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ def coin_micro(currency: str) -> int:
     >>> coin_micro("USD"), coin_micro("JPY"), coin_micro("KWD")
     (10000, 1000000, 10000)
     """
-    smallest: int = MICRO // 10 ** minor_digits(currency)
+    smallest: int = MICRO // 10 ** (0 if currency in PAID_WHOLE else minor_digits(currency))
     return max(COIN_LEAST_MICRO, smallest)
 
 

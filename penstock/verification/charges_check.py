@@ -29,7 +29,7 @@ from penstock.rules.charges import (
     is_expired,
     standing_credit,
 )
-from penstock.rules.rating import PriceBook, credit_line_id, rate, shown_amount
+from penstock.rules.rating import MICRO, PriceBook, credit_line_id, rate, shown_amount
 from penstock.rules.stated_tax import TaxedLine, coin_micro, taxed_lines
 from penstock.verification.findings import Kind, Problem
 
@@ -129,6 +129,9 @@ def check_statement(invoice: InvoiceDocument, prices: AssignedPrices, due: DueCh
     right = [(one.line, one.base_micro) for one in wanted]
     if said != right:
         yield _line(statement.calculation, f"states the tax of {said}; {right} are taxed")
+    if not invoice.period_end_ms <= statement.tax_at_ms <= invoice.issued_at_ms:
+        yield _line(statement.calculation, "has rates of a time before the period's end or after the issue")
+    minor_micro = MICRO // 10**prices.book.minor_digits
     for line in statement.lines:
         parts = sum(part.amount_micro for part in line.parts)
         if parts != line.tax_micro:
@@ -136,6 +139,10 @@ def check_statement(invoice: InvoiceDocument, prices: AssignedPrices, due: DueCh
                 kind=Kind.AMOUNT_DIFFERS,
                 where=f"tax of {line.line}",
                 message=f"{_money(line.tax_micro)} in all, its jurisdictions take {_money(parts)}",
+            )
+        if line.tax_micro % minor_micro:
+            yield _line(
+                f"tax of {line.line}", f"{line.tax_micro} millionths are no amount of {invoice.currency}"
             )
         if any(part.taxable_micro > line.base_micro for part in line.parts):
             yield _line(

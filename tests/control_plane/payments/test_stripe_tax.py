@@ -1,6 +1,7 @@
 """Stripe Tax: what it is asked, what stands on the invoice and is proven, what is reported, and every fault."""
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -16,7 +17,7 @@ from control_plane import config
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from demo.fake_stripe import FAULTS, FakeStripe
-from payments import actions, stripe_adapter, tax_reporting
+from payments import actions, stripe_adapter, tasks, tax_reporting
 from payments.models import TaxReport
 from payments.stripe_shapes import AnsweredFault
 from payments.tax_asking import KIND_TAX, ask_next
@@ -188,9 +189,15 @@ def test_what_stripe_tax_refuses_is_named_and_another_address_asks_again(
 ) -> None:
     live(acme, country="US", state="NY", postal_code="")
     invoice = cut(world, acme, FIRST, 3)
+    assert tasks._tax_to_ask()
     ask(2)
+    assert not tasks._tax_to_ask(), "a round of payments is woken when the pause is over"
+    TaxCalculation.objects.update(retry_at=datetime.now(UTC))
+    assert tasks._tax_to_ask()
+    TaxCalculation.objects.update(retry_at=datetime.now(UTC) + timedelta(minutes=1))
     invoice.refresh_from_db()
     assert invoice.status == "draft" and "could not determine the customer's tax location" in invoice.gaps[0]
+    assert TaxCalculation.objects.get(invoice=invoice).key_version == 3, "no refusal is repeated to its key"
     calls = len(fake.calls)
     ask_next()
     assert len(fake.calls) == calls, "not asked again before a pause"
@@ -204,23 +211,64 @@ def test_what_stripe_tax_refuses_is_named_and_another_address_asks_again(
     assert [part.level for part in statement.lines[0].parts] == ["state", "county"]
 
 
-def test_an_answer_that_does_not_add_up_is_not_used(world: World, acme: Tenant, fake: FakeStripe) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda line: line | {"amount_tax": line["amount_tax"] + 1},
+        lambda line: line | {"tax_breakdown": []},
+        lambda line: _with_part(line, taxable_amount=line["amount"] + 1),
+        lambda line: _with_part(
+            line, jurisdiction=line["tax_breakdown"][0]["jurisdiction"] | {"level": "x" * 256}
+        ),
+    ],
+)
+def test_an_answer_that_no_invoice_can_hold_is_not_used(
+    world: World, acme: Tenant, fake: FakeStripe, wrong: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
     live(acme)
     invoice = cut(world, acme, FIRST, 3)
     whole = FakeStripe._page
 
     def other(self: FakeStripe, kind: str, *arguments: Any) -> Any:
         found = whole(self, kind, *arguments)
-        return {**found, "data": [{**one, "amount_tax": one["amount_tax"] + 1} for one in found["data"]]}
+        return {**found, "data": [wrong(one) for one in found["data"]]}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeStripe, "_page", other)
         ask()
     invoice.refresh_from_db()
-    assert invoice.status == "draft" and "it is not used" in invoice.gaps[0]
+    assert invoice.status == "draft" and "Stripe Tax: " in invoice.gaps[0]
     ask()
     invoice.refresh_from_db()
     assert invoice.status == "issued"
+
+
+def _with_part(line: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """With another first jurisdiction."""
+    first, *others = line["tax_breakdown"]
+    return line | {"tax_breakdown": [first | changes, *others]}
+
+
+def test_an_answer_for_an_address_that_changed_meanwhile_is_asked_for_again(
+    world: World, acme: Tenant, fake: FakeStripe
+) -> None:
+    live(acme)
+    invoice = cut(world, acme, FIRST, 3)
+    whole = FakeStripe._page
+
+    def moved(self: FakeStripe, kind: str, *arguments: Any) -> Any:
+        live(acme, country="FR", city="Paris")
+        return whole(self, kind, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeStripe, "_page", moved)
+        ask()
+    invoice.refresh_from_db()
+    assert (invoice.status, invoice.gaps) == ("draft", [tax_actions.NOT_ASKED])
+    ask()
+    invoice.refresh_from_db()
+    assert invoice.status == "issued" and invoice.charges[0]["name"] == "FR"
+    assert TaxCalculation.objects.get(invoice=invoice).question == 2
 
 
 def test_a_number_of_a_business_is_sent_and_a_table_of_tax_comes_first(

@@ -63,8 +63,8 @@ KINDS: Mapping[str, type[Strict]] = {
 }
 
 
-def state_tax(lines: Sequence[TaxedLine]) -> dict[str, Any]:
-    """As Stripe Tax would: 19 % of each line in whole cents."""
+def state_tax(lines: Sequence[TaxedLine], at_ms: int) -> dict[str, Any]:
+    """As Stripe Tax would: 19 % of each line in whole cents, by the rates of that moment."""
     stated = []
     for one in lines:
         tax = (one.base_micro * 19 // 100 + 5_000) // 10_000 * 10_000
@@ -74,7 +74,7 @@ def state_tax(lines: Sequence[TaxedLine]) -> dict[str, Any]:
         }  # fmt: skip
         stated.append({"line": one.line, "base_micro": one.base_micro, "tax_micro": tax, "parts": [part]})
     return {
-        "by": "stripe_tax", "calculation": "taxcalc_1", "tax_at_ms": BEGIN_MS, "tax_ids": [], "lines": stated,
+        "by": "stripe_tax", "calculation": "taxcalc_1", "tax_at_ms": at_ms, "tax_ids": [], "lines": stated,
         "address": {
             "country": "DE", "state": "", "postal_code": "", "city": "Berlin", "line1": "", "line2": "",
         },
@@ -244,7 +244,9 @@ class Service:
         period = (start_ms, document["period_end_ms"])
         found = charge(book, given.terms, amounts, period, given.rests)
         if prices.terms.tax_stated_by is not UNSET:
-            document["tax_statement"] = state_tax(taxed_lines(book, amounts, found))
+            document["tax_statement"] = state_tax(
+                taxed_lines(book, amounts, found), document["period_end_ms"]
+            )
             stated = stated_in(
                 read_document(document | {"format": 2, "charges": [], "balances": []}, InvoiceDocument, "")
             )

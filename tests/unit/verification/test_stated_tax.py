@@ -7,8 +7,11 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from payments.currencies import unit_micro, whole_coins
 from penstock.contract.documents import CreditGrant, Discount, Terms
+from penstock.contract.errors import InvalidRequest
 from penstock.rules.charges import StatedTax, charge
+from penstock.rules.currencies import MINOR_DIGITS
 from penstock.rules.stated_tax import coin_micro, taxed_lines
 from penstock.verification.findings import Kind, Verdict
 from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service
@@ -65,9 +68,20 @@ def _part(name: str, value: Any) -> Change:
     return change
 
 
+def _finer_than_coins(statement: dict[str, Any]) -> None:
+    """The charge is rounded, so it stays what is due."""
+    line = statement["lines"][0]
+    line["tax_micro"] += 1
+    line["parts"][0]["amount_micro"] += 1
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (_statement(_finer_than_coins), "are no amount of USD"),
+        (_statement(lambda one: one.update(tax_at_ms=BEGIN_MS)), "rates of a time before"),
+        (_statement(lambda one: one.update(tax_at_ms=BEGIN_MS + 9 * PERIOD_MS)), "rates of a time before"),
+        (_statement(lambda one: one["lines"][0].update(parts=[])), "its jurisdictions take"),
         (_statement(_set("base_micro", 10_000)), "states the tax of"),
         (_statement(_set("tax_micro", 10_000)), "its jurisdictions take"),
         (_statement(lambda one: one["lines"].reverse()), "states the tax of"),
@@ -87,6 +101,25 @@ def test_each_alteration_is_found(change: Change, said: str) -> None:
     report = made.verify("inv_2")
     assert report.verdict is Verdict.WRONG
     assert any(said in problem.message for problem in report.problems), report.problems
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: one.update(note=""),
+        lambda one: one.pop("tax_ids"),
+        lambda one: one.update(by="us"),
+        lambda one: one.update(lines=[]),
+        _set("tax_micro", -(10**9)),
+        _part("amount_micro", "1"),
+        lambda one: one["address"].update(country="de"),
+    ],
+)
+def test_what_is_no_statement_is_refused(change: Change) -> None:
+    made = service()
+    change(made.documents["inv_2"]["tax_statement"])
+    with pytest.raises(InvalidRequest, match="tax_statement"):
+        made.verify("inv_2")
 
 
 def test_a_statement_that_the_prices_do_not_want_is_found() -> None:
@@ -125,3 +158,9 @@ def test_tax_is_as_stated_where_prices_are_finer_than_coins_and_falls_with_what_
         period = (BEGIN_MS, BEGIN_MS + PERIOD_MS)
         (charged,) = charge(book, terms, {"messages_in": due}, period, {}, stated).charges
         assert (charged.base_micro, charged.amount_micro) == (due, tax)
+
+
+def test_each_coin_is_a_whole_number_of_what_stripe_counts_in() -> None:
+    """Else a draft in that currency could never ask for its tax."""
+    assert [one for one in MINOR_DIGITS if coin_micro(one) % unit_micro(one)] == []
+    assert [one for one in MINOR_DIGITS if whole_coins(coin_micro(one), one) != coin_micro(one)] == []
