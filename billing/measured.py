@@ -25,6 +25,7 @@ LINE_MAX = 2**63 - 1
 """Of a meter on one invoice. What exceeds it is due with the next one."""
 _APART_MAX = 500
 """Topics that are looked at one by one."""
+_PART = 2**32
 _KEYS = ("meter", "topic", "topic_id", "day")
 _Key = tuple[str, str, str, date]
 
@@ -129,8 +130,10 @@ def due_sums(tenant: Tenant, meters: Collection[str], begins: datetime, end: dat
     others = (
         days.filter(day__gte=first, day__lt=end).exclude(topic_id__in=topics).exclude(topic_id__in=waived)
     )
-    for meter, total in others.values_list("meter").annotate(total=Sum("quantity")).order_by("meter"):
-        found[meter] = min(LINE_MAX, found[meter] + total)
+    # In two parts: SQLite refuses a sum that 64 bits do not hold.
+    parts = {"high": Sum(F("quantity") / _PART), "low": Sum(F("quantity") % _PART)}
+    for meter, high, low in others.values_list("meter").annotate(**parts).order_by("meter"):
+        found[meter] = min(LINE_MAX, found[meter] + int(high) * _PART + int(low))
     return {meter: quantity for meter, quantity in found.items() if quantity}
 
 
