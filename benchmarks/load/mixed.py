@@ -13,7 +13,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from penstock import Client, PenstockError
 
 FIRST_MESSAGE = "sign-up to first message"
 ANSWER_S = 30.0
+_LOOK_S = 0.2
 _CSRF = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 _OK, _MADE = (200,), (201, 202)
 _DONE = (200, 202)
@@ -185,10 +186,12 @@ class Newcomer(_Account):
     def come_and_go(self) -> None:
         began = time.perf_counter()
         self.sign_up()
-        self.ask("POST", "/v1/topics", _MADE, {"name": "first", "partitions": 1})
-        key = str(self.ask("POST", "/v1/keys", _MADE, {"name": "first"})["key"])
+        topic = self.ask("POST", "/v1/topics", _MADE, {"name": "first", "partitions": 1})
+        made = self.ask("POST", "/v1/keys", _MADE, {"name": "first"})
+        self._until(topic, "/v1/topics/first", lambda now: now["delivered_generation"] >= topic["generation"])
+        self._until(made, f"/v1/keys/{made['id']}", lambda now: bool(now["delivered"]), name="/v1/keys/{key}")
         try:
-            self._send_and_read(key, began)
+            self._send_and_read(str(made["key"]), began)
         except PenstockError as error:
             _tell(self, FIRST_MESSAGE, time.perf_counter() - began, error)
         self.ask("POST", "/v1/sign-out", (*_DONE, 204))
@@ -197,6 +200,19 @@ class Newcomer(_Account):
         self.token = str(again["token"])
         self.ask("DELETE", f"/v1/tenants/{self.tenant}", _DONE, name="/v1/tenants/{tenant}")
         self.ask("POST", "/v1/sign-out", (*_DONE, 204))
+
+    def _until(
+        self, found: dict[str, Any], path: str, is_there: Callable[[dict[str, Any]], bool], *, name: str = ""
+    ) -> None:
+        """What was made may reach the brokers after the answer, on a busy machine."""
+        deadline = time.monotonic() + ANSWER_S
+        while not is_there(found):
+            if time.monotonic() > deadline:
+                late = Unexpected(f"{path} did not reach the brokers")
+                _tell(self, FIRST_MESSAGE, ANSWER_S, late)
+                raise late
+            time.sleep(_LOOK_S)
+            found = self.ask("GET", path, _OK, name=name)
 
     def _send_and_read(self, key: str, began: float) -> None:
         with Client(api_key=key) as client:

@@ -201,13 +201,13 @@ class BrokerCalls:
     ) -> AnswerT:
         """Ask the brokers in turn until one answers with anything but a passing refusal, or the time is up."""
         deadline = ends_at(timeout_s)
-        failure: PenstockError = BrokerUnavailable("no broker addresses are known")
+        failure: PenstockError | None = None
         refused = False
         while True:
             for address in self.addresses.in_turn():
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    raise failure
+                    raise failure or BrokerUnavailable(f"no time was left to ask {self.addresses}")
                 try:
                     answer = _applied(self.call(address, method, request, answer_type, min(call_s, left_s)))
                 except AnswerLost as error:
@@ -225,7 +225,7 @@ class BrokerCalls:
                     self.addresses.answered(address)
                     return answer
             if time.monotonic() + _RETRY_S > deadline:
-                raise failure
+                raise failure or BrokerUnavailable("no broker addresses are known")
             time.sleep(_RETRY_S)
             self.addresses.remember()
 

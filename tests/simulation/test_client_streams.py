@@ -99,7 +99,7 @@ class Streams:
     def throttled(self) -> dict[str, int]:
         """By topic (empty: of none): for how many ms a rate delayed what came or went."""
         found: dict[str, int] = {}
-        for key, (_, throttled_ms) in self.node.usage.metering.increments._elapsed.items():
+        for key, (_, throttled_ms, _) in self.node.usage.metering.increments._elapsed.items():
             if throttled_ms:
                 found[key.topic] = found.get(key.topic, 0) + throttled_ms
         return found

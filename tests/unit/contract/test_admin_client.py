@@ -124,6 +124,11 @@ def test_when_no_broker_answers_all_addresses_are_named() -> None:
         admin.describe_cluster(timeout_s=0.5)
 
 
+def test_a_call_whose_time_is_up_before_it_begins_says_so(admin: AdminClient) -> None:
+    with pytest.raises(BrokerUnavailable, match="no time was left"):
+        admin.describe_cluster(timeout_s=0.0)
+
+
 def test_each_call_shows_who_the_caller_is(broker: StandIn, admin: AdminClient) -> None:
     broker.answers[methods.PUT_TENANT] = lambda request, context: outcome(revision=3).SerializeToString()
     admin.put_tenant("tn_a")
