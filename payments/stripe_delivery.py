@@ -88,12 +88,14 @@ class Collection:
         row = self._row
         if row.stripe_invoice:
             found = self._gateway.known_invoice(row.stripe_invoice)
-            if found is None and row.state in OWED and row.open_micro:
-                raise Uncollected(
-                    f"{row.stripe_invoice} is not at Stripe any more; note a payment by bank, or give the invoice up"
-                )
             if found is None:
-                # A draft of ours that was discarded, though the answer was lost.
+                is_owed = row.state in OWED and row.open_micro
+                if is_owed and carrying.is_enough(queries.with_group(row)):
+                    raise Uncollected(
+                        f"{row.stripe_invoice} is not at Stripe any more; note a payment by bank, or give the "
+                        "invoice up"
+                    )
+                # A draft of ours that was discarded, also as too little, though the answer was lost.
                 carrying.put_back(row.public_id)
             return found
         return self._gateway.find_invoice(customer, row.public_id)

@@ -73,6 +73,12 @@ def step(what: str, invoice: Invoice, fake: FakeStripe, configure: Configure, on
 @example(amounts=(30, 2_000, 20), faults=[], method=True, steps=[(2, "refund", 1), (3, "failing refund", 1)])
 @example(amounts=(30, 20, 20), faults=["timeout"] * 3, method=True, steps=[(2, "credit", 1)])
 @example(amounts=(30, 60, 20), faults=["timeout after commit"] * 9, method=False, steps=[(2, "off", 0)])
+@example(
+    amounts=(20, 30, 20),
+    faults=["", "timeout", "timeout", "timeout", "timeout", "fault after commit", "timeout"],
+    method=False,
+    steps=[(0, "credit", 0), (4, "credit", 0)],
+)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_history_ends_without_a_difference(
     billed: Billed,

@@ -220,7 +220,7 @@ def test_the_usage_pipeline_passes_over_what_is_the_control_planes_and_refuses_w
         "secret_key": "s",
     }
     file.write_text(json.dumps(values))
-    assert configuration.read(file).pipeline_interval_s == 20
+    assert configuration.read(file).pipeline_interval_s == 10
     file.write_text(json.dumps(values | {"pipeline_intervall_s": 5}))
     with pytest.raises(ConfigurationError, match=r"no such setting; did you mean pipeline_interval_s\?"):
         configuration.read(file)
