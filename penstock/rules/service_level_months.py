@@ -293,6 +293,19 @@ def _level_differences(document: ServiceLevelDocument) -> Iterator[str]:
     yield from _compared("basis_points", document.basis_points, due)
 
 
+def _misplaced(
+    what: str, windows: Sequence[int], document: ServiceLevelDocument, out: set[int]
+) -> Iterator[str]:
+    """Windows must be of the month, not excluded, each once and in order."""
+    before = -1
+    for window_s in windows:
+        if window_s % WINDOW_S or not document.from_s <= window_s < document.until_s or window_s in out:
+            yield f"{what} {window_s} is not one of the month, or excluded"
+        if window_s <= before:
+            yield f"{what} {window_s} stands twice, or not in order"
+        before = window_s
+
+
 def _latency_differences(document: ServiceLevelDocument, out: set[int]) -> Iterator[str]:
     latency, promised = document.latency, document.level.latency
     wanted = 1 if promised is UNSET else 2
@@ -302,18 +315,10 @@ def _latency_differences(document: ServiceLevelDocument, out: set[int]) -> Itera
         return
     produce = next(one for one in document.operations if one.operation == PRODUCE)
     failed = {one.window_s: one for one in produce.imperfect}
-    before, good = -1, 0
+    yield from _misplaced("latency: window", [one.window_s for one in latency.missed], document, out)
+    good = 0
     for window in latency.missed:
         name = f"latency: window {window.window_s}"
-        if (
-            window.window_s % WINDOW_S
-            or not document.from_s <= window.window_s < document.until_s
-            or window.window_s in out
-        ):
-            yield f"{name} is not one of the month, or excluded"
-        if window.window_s <= before:
-            yield f"{name} stands twice, or not in order"
-        before = window.window_s
         if not (window.good >= LATENCY_MIN and too_slow_max(window.good) < window.slow <= window.good):
             yield f"{name}: {window.slow} of {window.good} slow requests do not miss the objective"
         there = failed.get(window.window_s)
@@ -346,18 +351,9 @@ def _differences(
         yield "a day stands twice, not in order, or is none"
     seen = dict.fromkeys(Source, 0)
     lost = own_bad = own_valid = 0
-    before = -1
+    yield from _misplaced("window", [window.window_s for window in one.imperfect], document, out)
     for window in one.imperfect:
         name = f"window {window.window_s}"
-        if (
-            window.window_s % WINDOW_S
-            or not document.from_s <= window.window_s < document.until_s
-            or window.window_s in out
-        ):
-            yield f"{name} is not one of the month, or excluded"
-        if window.window_s <= before:
-            yield f"{name} stands twice, or not in order"
-        before = window.window_s
         if not 0 < window.bad <= window.valid:
             yield f"{name}: {window.bad} of {window.valid} requests failed"
             continue

@@ -25,6 +25,9 @@ from tests.spark_usage.records import DAY, MINUTE, bronze_frame
 
 ROOT = Path(__file__).parents[2]
 ENDS = {"0": 7}
+MINUTE_ROW = {
+    "tenant": "tn_a", "topic_id": "01", "topic": "orders", "minute": 1_440, "meter": "bytes_in", "quantity": 5,
+}  # fmt: skip
 
 
 def frame(spark: SparkSession, of: DataSet, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
@@ -220,21 +223,13 @@ def test_minutes_that_a_late_log_took_back_whole_are_folded_again_and_the_first_
     spark: SparkSession, tmp_path: Path
 ) -> None:
     of = datasets.USAGE_MINUTE
-    row = {
-        "tenant": "tn_a",
-        "topic_id": "01",
-        "topic": "orders",
-        "minute": 1_440,
-        "meter": "bytes_in",
-        "quantity": 5,
-    }
     empty = going_on(spark, tmp_path / "empty", of, [])
     empty._inputs_of = {of.name: {"offsets": {"0": 1}}}
-    empty._write_minutes(frame(spark, of, [row]), no_runs(spark, tmp_path), late=True)
+    empty._write_minutes(frame(spark, of, [MINUTE_ROW]), no_runs(spark, tmp_path), late=True)
     assert empty._runs[of.name].rows == 1
-    taken_back = frame(spark, of, [{**row, "quantity": -5}])
+    taken_back = frame(spark, of, [{**MINUTE_ROW, "quantity": -5}])
     with pytest.raises(Irregular, match="the newest usage is gone"):
-        going_on(spark, tmp_path / "one", of, [row])._write_minutes(
+        going_on(spark, tmp_path / "one", of, [MINUTE_ROW])._write_minutes(
             taken_back, no_runs(spark, tmp_path), late=True
         )
 
@@ -251,18 +246,10 @@ def test_minutes_of_a_broker_whose_clock_is_ahead_do_not_push_out_todays(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     of = datasets.USAGE_MINUTE
-    row = {
-        "tenant": "tn_a",
-        "topic_id": "01",
-        "topic": "orders",
-        "minute": 1_440,
-        "meter": "bytes_in",
-        "quantity": 5,
-    }
     for read_until, rows in (("1970-01-02", 2), ("1970-01-05", 1)):
-        work = going_on(spark, tmp_path / read_until, of, [row])
+        work = going_on(spark, tmp_path / read_until, of, [MINUTE_ROW])
         work._read_until = read_until
         work._inputs_of = {of.name: {"offsets": {"0": 1}}}
-        ahead = frame(spark, of, [{**row, "minute": 40 * 1_440}])
+        ahead = frame(spark, of, [{**MINUTE_ROW, "minute": 40 * 1_440}])
         work._write_minutes(ahead, no_runs(spark, tmp_path), late=False)
         assert work._runs[of.name].rows == rows, read_until
