@@ -98,6 +98,25 @@ def remove_acl(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAcce
         return list_changed(actor, row), entry
 
 
+def clear(actor: Actor, tenant: Tenant) -> None:
+    """For a tenant that is purged: no entry and no group is left, and the brokers hear of it."""
+    with transaction.atomic():
+        entries, groups = queries.acls(tenant).count(), queries.groups(tenant).count()
+        if not entries and not groups:
+            return
+        row = locked_list(tenant)
+        AclEntry.objects.filter(tenant=tenant).delete()
+        PrincipalGroup.objects.filter(tenant=tenant).delete()
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="access_list.clear",
+            object_id=row.public_id,
+            before={"entries": entries, "groups": groups},
+        )
+        list_changed(actor, row)
+
+
 def touch(actor: Actor, row: TenantAccessList, *, at_least: int = 0) -> TenantAccessList:
     """Brokers must get the list again, with a generation above `at_least`. The caller writes the audit entry."""
     with transaction.atomic():
