@@ -111,6 +111,29 @@ def test_a_closed_tenants_keys_are_refused_and_accepted_again_once_it_is_reopene
     assert Mail.objects.filter(to="owner@acme.example", subject="acme was closed").count() == 1
 
 
+def test_nothing_new_is_made_in_a_closed_tenant_until_it_is_reopened(house: House) -> None:
+    by_owner, path = house.credentials[Standing.OWNER], f"/v1/tenants/{house.tenant.public_id}"
+    topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    gone = Topic.objects.create(
+        public_id="top_gone", tenant=house.tenant, name="gone", topic_id="f" * 32, partitions=1, settings={},
+        on_brokers=True, binned_at=timezone.now(), purge_at=timezone.now() + timedelta(days=1),
+    )  # fmt: skip
+    call("DELETE", path, token=by_owner)
+    asked = [
+        ("/v1/topics", {"name": "late"}),
+        ("/v1/topics:batch", {"topics": [{"name": "later"}]}),
+        (f"/v1/bin/topics/{gone.public_id}/restore", {}),
+        ("/v1/keys", {"name": "late"}),
+        ("/v1/invitations", {"email": "late@acme.example", "role": "owner"}),
+    ]
+    for where, body in asked:
+        refused = call("POST", where, body, token=by_owner)
+        assert "acme is closed; reopen it first" in str(refused.body), (where, refused.body)
+    assert [row.name for row in topic_queries.topics(now(house))] == ["orders"]
+    call("POST", f"{path}/reopen", token=by_owner)
+    assert call("POST", "/v1/keys", {"name": "again"}, token=by_owner).status in (201, 202)
+
+
 def test_a_closed_tenant_that_is_suspended_too_stays_refused_when_it_is_reopened(house: House) -> None:
     actions.close(ACTOR, house.tenant)
     tenants.set_suspended(ACTOR, house.tenant, True)
