@@ -101,6 +101,11 @@ def set_tags(actor: Actor, tenant: Tenant, kind: str, name: str, wanted: Mapping
     return tags_of(tenant, kind, name)
 
 
+def forget(tenant: Tenant) -> None:
+    """For a tenant that is purged: its costs are divided no more."""
+    tags(tenant).delete()
+
+
 def principals_by_number(tenant: Tenant) -> dict[int, KnownPrincipal]:
     """By the number in usage records: every key of the tenant, revoked ones too."""
     rows = ApiKey.objects.filter(tenant=tenant, principal_number__isnull=False)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import redis
@@ -35,7 +35,7 @@ LATE_S = 10.0
 REMEMBERED_MAX = 10_000
 """Names that a process remembers itself; beyond it the ones that end first are removed."""
 PRUNED_EVERY_S = 30.0
-_POLL_S = 0.01
+_POLL_S = 0.001
 _PREFIX = "penstock-rate:"
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -141,98 +141,102 @@ class OwnStore:
 
 
 class FileStore:
-    """Counts of all processes of one machine, in their own SQLite file that is never synced."""
+    """Counts of all processes of one machine, in their own SQLite file that is never synced.
+
+    A process has one connection, for which its threads queue up: where each has its own, SQLite lets the second one
+    sleep for up to 100 ms before it looks again, and among many threads some come too late every time. Processes look
+    again each millisecond.
+    """
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file, self._clock = file, clock
-        self._own = threading.local()
+        self._turn = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
         self._pruned_at = 0.0
 
     def count(self, name: str, window_s: float) -> tuple[int, float]:
         now = self._clock()
-        try:
-            connection = self._connection()
-            # A count that ends later than one that begins now is of a clock that was set back: it starts again. Not so
-            # by a little: another process may have begun it since this one looked at the clock.
-            (row,) = connection.execute(
-                "INSERT INTO counts (name, events, until) VALUES (:name, 1, :end) "
-                "ON CONFLICT (name) DO UPDATE SET "
-                "events = CASE WHEN until <= :now OR until > :latest THEN 1 ELSE events + 1 END, "
-                "until = CASE WHEN until <= :now OR until > :latest THEN :end ELSE until END "
-                "RETURNING events, until",
-                {"name": name, "now": now, "end": now + window_s, "latest": now + window_s + LATE_S},
-            ).fetchall()
-            if now - self._pruned_at > PRUNED_EVERY_S:
-                self._pruned_at = now
-                connection.execute("DELETE FROM counts WHERE until <= ?", (now,))
-        except sqlite3.Error as error:
-            self._own.connection = None
-            raise Unreachable(f"{self._file}: {error}") from error
+        # A count that ends later than one that begins now is of a clock that was set back: it starts again. Not so
+        # by a little: another process may have begun it since this one looked at the clock.
+        (row,) = self._execute(
+            "INSERT INTO counts (name, events, until) VALUES (:name, 1, :end) "
+            "ON CONFLICT (name) DO UPDATE SET "
+            "events = CASE WHEN until <= :now OR until > :latest THEN 1 ELSE events + 1 END, "
+            "until = CASE WHEN until <= :now OR until > :latest THEN :end ELSE until END "
+            "RETURNING events, until",
+            {"name": name, "now": now, "end": now + window_s, "latest": now + window_s + LATE_S},
+        )
+        if now - self._pruned_at > PRUNED_EVERY_S:
+            self._pruned_at = now
+            self._execute("DELETE FROM counts WHERE until <= :now", {"now": now})
         return int(row[0]), float(row[1]) - now
 
     def take(self, name: str, seconds: float, most_s: float) -> float:
         now = self._clock()
-        try:
-            # Nothing is ahead by more than the most, also after a clock was set back.
-            (row,) = (
-                self._connection()
-                .execute(
-                    "INSERT INTO counts (name, events, until) VALUES (:name, 0, min(:now + :more, :most)) "
-                    "ON CONFLICT (name) DO UPDATE SET events = 0, until = min(max(until, :now) + :more, :most) "
-                    "RETURNING until",
-                    {"name": name, "now": now, "more": seconds, "most": now + most_s},
-                )
-                .fetchall()
-            )
-        except sqlite3.Error as error:
-            self._own.connection = None
-            raise Unreachable(f"{self._file}: {error}") from error
+        # Nothing is ahead by more than the most, also after a clock was set back.
+        (row,) = self._execute(
+            "INSERT INTO counts (name, events, until) VALUES (:name, 0, min(:now + :more, :most)) "
+            "ON CONFLICT (name) DO UPDATE SET events = 0, until = min(max(until, :now) + :more, :most) "
+            "RETURNING until",
+            {"name": name, "now": now, "more": seconds, "most": now + most_s},
+        )
         return float(row[0]) - now
 
     def counted(self, name: str) -> int:
-        try:
-            found = (
-                self._connection()
-                .execute("SELECT events FROM counts WHERE name = ? AND until > ?", (name, self._clock()))
-                .fetchone()
-            )
-        except sqlite3.Error as error:
-            self._own.connection = None
-            raise Unreachable(f"{self._file}: {error}") from error
-        return 0 if found is None else int(found[0])
+        rows = self._execute(
+            "SELECT events FROM counts WHERE name = :name AND until > :now",
+            {"name": name, "now": self._clock()},
+        )
+        return int(rows[0][0]) if rows else 0
 
     def forget_all(self) -> None:
-        self._connection().execute("DELETE FROM counts")
+        self._execute("DELETE FROM counts", {})
 
-    def _connection(self) -> sqlite3.Connection:
-        """This thread's, autocommit: each statement is a transaction of its own."""
-        found: sqlite3.Connection | None = getattr(self._own, "connection", None)
-        if found is None:
-            found = sqlite3.connect(self._file, timeout=STORE_TIMEOUT_S, isolation_level=None)
-            until = time.monotonic() + STORE_TIMEOUT_S
-            while not _prepared(found):
-                # When two processes prepare one file at once, SQLite refuses one without a wait.
-                if time.monotonic() > until:
-                    raise sqlite3.OperationalError("it is being prepared by another process")
-                time.sleep(_POLL_S)
-            self._own.connection = found
-        return found
+    def _execute(self, statement: str, values: dict[str, str | float]) -> list[Any]:
+        """Its rows; the statement is a transaction of its own. Raises `Unreachable`, within twice `STORE_TIMEOUT_S`."""
+        if not self._turn.acquire(timeout=STORE_TIMEOUT_S):
+            raise Unreachable(f"{self._file}: the threads before this one took {STORE_TIMEOUT_S} s")
+        try:
+            return _once_free(lambda: self._opened().execute(statement, values).fetchall())
+        except sqlite3.Error as error:
+            self._close()
+            raise Unreachable(f"{self._file}: {error}") from error
+        finally:
+            self._turn.release()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            opened = sqlite3.connect(self._file, timeout=0, isolation_level=None, check_same_thread=False)
+            try:
+                opened.execute("PRAGMA journal_mode = WAL").fetchall()
+                opened.execute("PRAGMA synchronous = OFF")
+                opened.execute(
+                    "CREATE TABLE IF NOT EXISTS counts "
+                    "(name TEXT PRIMARY KEY, events INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
+                )
+            except sqlite3.Error:
+                opened.close()
+                raise
+            self._connection = opened
+        return self._connection
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
-def _prepared(connection: sqlite3.Connection) -> bool:
-    """Make the file ready; False while another process has it locked."""
-    try:
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS counts "
-            "(name TEXT PRIMARY KEY, events INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
-        )
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-            raise
-        return False
-    return True
+def _once_free(act: Callable[[], Answer]) -> Answer:
+    """What `act` gives, again and again while another process has the file locked, for `STORE_TIMEOUT_S`."""
+    until = time.monotonic() + STORE_TIMEOUT_S
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            # The extended codes of "busy" have it in their lowest byte.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(_POLL_S)
 
 
 class RedisStore:

@@ -103,3 +103,8 @@ def made_in_this_hour(tenant: Tenant) -> int:
 def _locked(tenant: Tenant) -> ChangesOfHour:
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     return ChangesOfHour(tenant)
+
+
+def forget(tenant: Tenant) -> None:
+    """For a tenant that is purged."""
+    PartitionChanges.objects.filter(tenant=tenant).delete()

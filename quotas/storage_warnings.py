@@ -40,6 +40,11 @@ def note(seen: NearStorageSeen | None) -> int:
     return sum(_warn(one) for one in seen.uses if warned.get(one.tenant, 0) < _mark(one))
 
 
+def forget(tenant: Tenant) -> None:
+    """For a tenant that is purged."""
+    StorageWarning.objects.filter(tenant=tenant).delete()
+
+
 def _mark(use: StorageUseSeen) -> int:
     """The highest mark that it has reached; 0 = none."""
     if use.used_bytes >= use.limit:

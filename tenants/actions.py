@@ -239,6 +239,13 @@ def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
     return locked
 
 
+def check_open(tenant: Tenant) -> None:
+    """What is made new in a closed tenant would be gone with the purge, or come too late for it. The caller has the
+    tenant's row locked. Raises `InvalidRequest`."""
+    if tenant.closed_at is not None:
+        raise InvalidRequest(f"tenant: {tenant.name} is closed; reopen it first")
+
+
 def check_not_the_service(tenant: Tenant) -> None:
     """Raise `InvalidRequest` for the service's own tenant: without its key and topics nothing is metered or billed."""
     if tenant.public_id == SYSTEM_TENANT:
@@ -337,6 +344,7 @@ def create_key(
         maker = None
         if not within_service:
             maker, last, own = _maker(actor, tenant)
+            check_open(Tenant.objects.get(pk=tenant.pk))
             account = account or own
             if account is not None:
                 maker = None

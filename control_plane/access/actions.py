@@ -208,3 +208,8 @@ def withdraw_key(actor: Actor, key: ApiKey, why: str) -> bool:
             return True
         transaction.savepoint_rollback(mark)
         return False
+
+
+def forget_bindings(tenant: Tenant) -> None:
+    """For a tenant that is purged: none of its keys is made again."""
+    KeyBinding.objects.filter(key__tenant=tenant).delete()

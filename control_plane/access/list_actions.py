@@ -20,7 +20,7 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import access as rules
 from penstock.rules.access import AccessList, Acl
 from penstock.rules.access_document import access_list_json, acl_document
-from penstock.rules.names import check_printable_name
+from penstock.rules.names import check_display_name
 from quotas.account_actions import remove_account_limits
 from quotas.queries import limits_of
 from tenants import queries as tenants
@@ -98,6 +98,25 @@ def remove_acl(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAcce
         return list_changed(actor, row), entry
 
 
+def clear(actor: Actor, tenant: Tenant) -> None:
+    """For a tenant that is purged: no entry and no group is left, and the brokers hear of it."""
+    with transaction.atomic():
+        entries, groups = queries.acls(tenant).count(), queries.groups(tenant).count()
+        if not entries and not groups:
+            return
+        row = locked_list(tenant)
+        AclEntry.objects.filter(tenant=tenant).delete()
+        PrincipalGroup.objects.filter(tenant=tenant).delete()
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="access_list.clear",
+            object_id=row.public_id,
+            before={"entries": entries, "groups": groups},
+        )
+        list_changed(actor, row)
+
+
 def touch(actor: Actor, row: TenantAccessList, *, at_least: int = 0) -> TenantAccessList:
     """Brokers must get the list again, with a generation above `at_least`. The caller writes the audit entry."""
     with transaction.atomic():
@@ -160,7 +179,7 @@ def create_group(
     actor: Actor, tenant: Tenant, *, name: str, members: Sequence[str]
 ) -> tuple[TenantAccessList, PrincipalGroup]:
     """Raises `InvalidRequest`, `NotFound` (a member is not the tenant's), `AlreadyExists`, `LimitExceeded`."""
-    check_printable_name("name", name, limits.KEY_NAME_LENGTH_MAX)
+    check_display_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     with transaction.atomic():
         row = locked_list(tenant)
         _check_principals(tenant, members, everyone=False)
@@ -244,7 +263,7 @@ def _listed(one: str, several: str, names: Sequence[str]) -> str:
 
 def create_account(actor: Actor, tenant: Tenant, *, name: str) -> ServiceAccount:
     """Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded`."""
-    check_printable_name("name", name, limits.KEY_NAME_LENGTH_MAX)
+    check_display_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         check_new_account(tenant, name)

@@ -22,7 +22,7 @@ from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.rules import access as rules
 from penstock.rules.access import Acl
-from penstock.rules.names import check_printable_name
+from penstock.rules.names import check_display_name
 from quotas import budget_queries
 from quotas.queries import limits_of
 from tenants.models import ApiKey, ServiceAccount, Tenant
@@ -192,7 +192,7 @@ def restore_group(
     and no version is named; groups in a circle; the name), `Forbidden` (it would lock its actor out).
     """
     if name is not None:
-        check_printable_name("name", name, limits.KEY_NAME_LENGTH_MAX)
+        check_display_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     with transaction.atomic():
         row = list_actions.locked_list(tenant)
         known = history.of_group(tenant, public_id)
@@ -256,7 +256,7 @@ def restore_account(
     name), `Forbidden` (it would lock its actor out).
     """
     if name is not None:
-        check_printable_name("name", name, limits.KEY_NAME_LENGTH_MAX)
+        check_display_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     principal = f"{rules.ACCOUNT_KIND}{public_id}"
     with transaction.atomic():
         row = list_actions.locked_list(tenant)

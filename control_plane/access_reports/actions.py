@@ -141,3 +141,8 @@ def set_mails(
                 after={"to_owners": after.to_owners, "to_me": after.to_me},
             )
     return after
+
+
+def forget_refusals(tenant: Tenant) -> None:
+    """For a tenant that is purged: it gets no report that someone could refuse."""
+    ReportMailRefusal.objects.filter(tenant=tenant).delete()

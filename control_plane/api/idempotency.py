@@ -36,7 +36,7 @@ def begin(caller: str, key: str, *, method: str, path: str, body: bytes) -> Idem
     # A body may hold a password. With another `secret_key` a repeated request counts as another one.
     digest = keyed_digest("idempotency", b"\n".join((method.encode(), path.encode(), body)))
     now = timezone.now()
-    _forget(caller)
+    _forget()
     try:
         with transaction.atomic():
             return IdempotentRequest.objects.create(caller=caller, key=key, digest=digest, started_at=now)
@@ -48,6 +48,11 @@ def begin(caller: str, key: str, *, method: str, path: str, body: bytes) -> Idem
         )
         if first is None:
             raise Throttled(f"{HEADER}: the first request with this key has just ended; send it again")
+        if now - first.started_at >= KEPT:
+            # Others were older, and more of them than one request removes.
+            first.digest, first.started_at, first.status, first.answer = digest, now, None, None
+            first.save(update_fields=["digest", "started_at", "status", "answer"])
+            return first
         if first.digest != digest:
             raise InvalidRequest(f"{HEADER}: another request has used this key")
         if first.status is None:
@@ -77,8 +82,12 @@ def finish(request: IdempotentRequest, status: int, answer: Any) -> None:
     request.save(update_fields=["status", "answer"])
 
 
-def _forget(caller: str) -> None:
-    old = IdempotentRequest.objects.filter(caller=caller, started_at__lt=timezone.now() - KEPT)
-    pks = list(old.values_list("pk", flat=True)[:_FORGOTTEN_MAX])
-    if pks:
-        IdempotentRequest.objects.filter(pk__in=pks).delete()
+def _forget() -> None:
+    """Remove the oldest of all callers that are kept no longer: a key that was revoked sends no further request."""
+    old = IdempotentRequest.objects.filter(started_at__lt=timezone.now() - KEPT).order_by("started_at")
+    with transaction.atomic():
+        # Another request that removes the same ones is not waited for.
+        found = old.select_for_update(skip_locked=True).values_list("pk", flat=True)
+        pks = list(found[:_FORGOTTEN_MAX])
+        if pks:
+            IdempotentRequest.objects.filter(pk__in=pks).delete()

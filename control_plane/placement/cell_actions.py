@@ -68,6 +68,11 @@ def assign(tenant: str, cell: Cell | None) -> None:
     CellTenant.objects.update_or_create(tenant=tenant, defaults={"cell": cell})
 
 
+def forget(tenant: str) -> None:
+    """For a tenant that is purged: else its cell could not be deleted any more."""
+    CellTenant.objects.filter(tenant=tenant).delete()
+
+
 def brokers_for(tenant: str, seen: Sequence[BrokerSeen]) -> tuple[int, ...] | None:
     """Where topics of this tenant may be placed; None = on every broker.
 

@@ -12,6 +12,7 @@ from billing import period_actions
 from billing import queries as billing
 from control_plane.audit.actor import system
 from control_plane.audit_topics import actions as audit_topics
+from control_plane.reconciliation import forgetting
 from control_plane.topics import actions as topics
 from control_plane.topics import bin_actions as bins
 from control_plane.topics import queries as topic_queries
@@ -81,6 +82,7 @@ def _drive(tenant: Tenant) -> bool:
     webhooks.delete_all(ACTOR, tenant)
     audit_topics.forget(tenant)
     former_payers.remember(tenant)
+    forgetting.forget(ACTOR, tenant)
     actions.purge(ACTOR, tenant)
     _log.info("a tenant is purged", extra={"tenant": tenant.public_id})
     return True

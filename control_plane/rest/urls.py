@@ -1,7 +1,6 @@
 """Every address under /v1/."""
 
 from django.urls import path
-from drf_spectacular.renderers import OpenApiJsonRenderer
 
 from control_plane.rest import (
     access,
@@ -223,10 +222,5 @@ urlpatterns = [
     path("billing/cuts/<str:cut>/finalize", billing.FinalizeView.as_view()),
     path("billing/drafts", billing.DraftsView.as_view()),
     path("billing/data-sets", billing.DataSetsView.as_view()),
-    path(
-        "openapi.json",
-        document.DocumentView.as_view(
-            authentication_classes=[], throttle_classes=[], renderer_classes=[OpenApiJsonRenderer]
-        ),
-    ),
+    path("openapi.json", document.DocumentView.as_view()),
 ]

@@ -35,6 +35,7 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.names import AUDIT_TOPIC, check_topic_name
 from quotas.partition_changes import ChangesOfHour, no_longer_made, note, spend
 from quotas.queries import limits_of
+from tenants.actions import check_open
 from tenants.models import Tenant
 
 KIND_TOPIC = "topic"
@@ -89,7 +90,9 @@ def create_topics(
     made: list[Topic] = []
     with transaction.atomic():
         # Under its lock two requests can neither pass the limit together nor take one name.
-        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        if not within_service:
+            check_open(locked)
         allowed, used = _limit(tenant)
         hour = ChangesOfHour(tenant)
         plan, topics = limits_of(tenant), Topic.objects.filter(tenant=tenant, deleted_at=None).count()

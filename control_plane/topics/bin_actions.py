@@ -21,6 +21,7 @@ from penstock.contract.errors import AlreadyExists, NotFound
 from penstock.rules.names import check_topic_name
 from quotas.partition_changes import no_longer_made, note, spend
 from quotas.queries import limits_of
+from tenants.actions import check_open
 from tenants.models import Tenant
 
 
@@ -61,6 +62,7 @@ def restore_topic(actor: Actor, tenant: Tenant, public_id: str, *, name: str | N
     with transaction.atomic():
         # Under the tenant's lock no other request can take the name meanwhile.
         topic = _locked(tenant, public_id)
+        check_open(topic.tenant)
         before, wanted = topic.name, topic.name if name is None else name
         if queries.topics(tenant).filter(name=wanted).exists():
             raise AlreadyExists(

@@ -364,9 +364,13 @@ def _check_name(resource: str, name: str, literal: bool) -> None:
 
 
 def check_can_exist(acl: Acl) -> None:
-    """Raises `InvalidRequest` for an entry about a topic that no tenant can have: a `deny` of it would be of no effect.
-    Entries that are stored are read nevertheless.
+    """Raises `InvalidRequest` for an entry about a topic that no tenant can have: a `deny` of it would be of no effect;
+    and for an address with a zone (`%eth0`), which would hold for more than it says, because addresses are compared
+    without one. Entries that are stored are read nevertheless.
     """
+    zoned = next((text for text in acl.addresses if "%" in text), None)
+    if zoned is not None:
+        raise InvalidRequest(f"addresses: {zoned[:64]!r} has a zone; leave out what follows the %")
     if acl.resource == TOPIC and acl.name and not is_of_topics(acl.name):
         hint = (
             "; for all that begin so leave the * out, with the pattern prefix"

@@ -17,6 +17,7 @@ from control_plane.mail import actions as mails
 from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest
 from tenants import letters, tokens
 from tenants.actions import (
+    check_open,
     check_tenant_limit,
     checked_email,
     lock_roles,
@@ -45,6 +46,7 @@ def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invi
     with transaction.atomic():
         own = locked_role(actor, tenant)
         _require_people_role(own, wanted)
+        check_open(Tenant.objects.get(pk=tenant.pk))
         if Membership.objects.filter(tenant=tenant, person__email=address).exists():
             raise AlreadyExists(f"email: {address} belongs to {tenant.name} already")
         Invitation.objects.filter(tenant=tenant, email=address, ended_at=None).update(ended_at=timezone.now())

@@ -127,6 +127,7 @@ def test_an_entry_is_stored_audited_and_delivered_as_a_whole_list(house: House) 
             "no topic can be called 'secrets*'; for all that begin so leave the * out",
         ),
         ({"name": "of ann", "pattern": "prefix"}, 400, "no topic can be called 'of ann'"),
+        ({"name": "orders", "addresses": ["2001:db8::1%eth0"]}, 400, "has a zone"),
     ],
 )
 def test_an_entry_that_means_nothing_is_refused(
@@ -358,6 +359,9 @@ def test_a_name_is_taken_once(house: House) -> None:
     assert refused(house, "POST", "service-accounts", {"name": "billing"})[0] == 409
     owner(house, "POST", "principal-groups", {"name": "g"})
     assert refused(house, "POST", "principal-groups", {"name": "g"})[0] == 409
+    for kind, look_alike in (("service-accounts", "b\u0456lling"), ("principal-groups", "\uff47")):
+        status, detail = refused(house, "POST", kind, {"name": look_alike})
+        assert status == 400 and ("look alike" in detail or "NFKC" in detail)
 
 
 def test_an_exchanged_key_overlaps_with_the_new_one(house: House) -> None:

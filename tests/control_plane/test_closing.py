@@ -3,27 +3,37 @@
 from datetime import datetime, timedelta
 
 import pytest
+from django.apps import apps
 from django.test import Client
 from django.utils import timezone
 
 from billing import period_actions
 from billing.models import Cut, Invoice
+from control_plane.access.models import KeyBinding
+from control_plane.access_reports.models import ReportMailRefusal
 from control_plane.audit.actor import Actor
 from control_plane.audit.models import AuditEntry
+from control_plane.audit_topics import actions as audit_topics
+from control_plane.audit_topics.models import AuditTopic
 from control_plane.mail.models import Mail
 from control_plane.outbox import in_request
 from control_plane.outbox.registry import Delivered
-from control_plane.reconciliation import purging
+from control_plane.placement import cell_actions
+from control_plane.placement.models import Cell
+from control_plane.reconciliation import forgetting, purging
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from control_plane.topics.models import Topic
+from control_plane.webhooks import actions as webhooks
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
+from quotas.models import PartitionChanges, StorageWarning
 from tenants import actions as tenants
 from tenants import observed
 from tenants.closing import actions
-from tenants.models import ApiKey, Membership, Tenant
+from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
 from tenants.roles import Standing
+from tests.control_plane.web.filling import fill
 from tests.control_plane.world import ACTOR, House, call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -99,6 +109,29 @@ def test_a_closed_tenants_keys_are_refused_and_accepted_again_once_it_is_reopene
     assert call("GET", "/v1/topics", token=key).status == 200
     assert audited(house)[-2:] == ["tenant.close", "tenant.reopen"]
     assert Mail.objects.filter(to="owner@acme.example", subject="acme was closed").count() == 1
+
+
+def test_nothing_new_is_made_in_a_closed_tenant_until_it_is_reopened(house: House) -> None:
+    by_owner, path = house.credentials[Standing.OWNER], f"/v1/tenants/{house.tenant.public_id}"
+    topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    gone = Topic.objects.create(
+        public_id="top_gone", tenant=house.tenant, name="gone", topic_id="f" * 32, partitions=1, settings={},
+        on_brokers=True, binned_at=timezone.now(), purge_at=timezone.now() + timedelta(days=1),
+    )  # fmt: skip
+    call("DELETE", path, token=by_owner)
+    asked = [
+        ("/v1/topics", {"name": "late"}),
+        ("/v1/topics:batch", {"topics": [{"name": "later"}]}),
+        (f"/v1/bin/topics/{gone.public_id}/restore", {}),
+        ("/v1/keys", {"name": "late"}),
+        ("/v1/invitations", {"email": "late@acme.example", "role": "owner"}),
+    ]
+    for where, body in asked:
+        refused = call("POST", where, body, token=by_owner)
+        assert "acme is closed; reopen it first" in str(refused.body), (where, refused.body)
+    assert [row.name for row in topic_queries.topics(now(house))] == ["orders"]
+    call("POST", f"{path}/reopen", token=by_owner)
+    assert call("POST", "/v1/keys", {"name": "again"}, token=by_owner).status in (201, 202)
 
 
 def test_a_closed_tenant_that_is_suspended_too_stays_refused_when_it_is_reopened(house: House) -> None:
@@ -193,6 +226,82 @@ def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -
     assert tenants.create_tenant(ACTOR, name="acme").name == "acme", "its name is free"
     assert Invoice.objects.filter(tenant=row).count() == 2 and audited(house)[-1] == "tenant.purge"
     assert purging.drive_closed() == 0 and Cut.objects.filter(tenant=row).count() == 2
+
+
+STAYS = {
+    "proves or prices what was billed": {
+        "billing.BillingAccount", "billing.BillingEntry", "billing.CreditNote", "billing.CouponRedemption",
+        "billing.Cut", "billing.CutUsage", "billing.Invoice", "billing.LatencyDay", "billing.MeasuredDay",
+        "billing.PartitionWaiver", "billing.PrincipalDay", "billing.Seal", "billing.ServiceExclusion",
+        "billing.ServiceLevelReport", "billing.SlaMinute", "billing.SlaSlow", "billing.SlaWindow",
+        "billing.TaxAddress", "billing.TaxCalculation", "billing.TenantTerms", "billing.UsageDay",
+        "quotas.PlanChange", "quotas.Quota",
+    },
+    "is paid, and by whom": {
+        "payments.FormerPayer", "payments.Payment", "payments.Receivable", "payments.StripeCustomer",
+        "payments.TaxReport",
+    },
+    "is named by usage and by the audit log, ended or deleted": {
+        "tenants.ApiKey", "tenants.Invitation", "tenants.ServiceAccount", "topics.Topic",
+    },
+    "is the audit log": {"audit.AuditEntry", "audit.AuditHead", "audit.AuditTally"},
+    "tells the brokers": {"access.TenantAccessList", "outbox.Delivery"},
+    "is the service's own plan of brokers": {"placement.Move", "placement.PlacementPlan"},
+    "goes within the month, by a task of its own": {"access_reports.AccessReport"},
+}  # fmt: skip
+GOES = {
+    "access.AclEntry", "access.KeyBinding", "access.PrincipalGroup", "access_reports.ReportMailRefusal",
+    "audit_topics.AuditTopic", "billing.CostTag", "placement.CellTenant", "quotas.AccountLimits", "quotas.Budget",
+    "quotas.PartitionChanges", "quotas.StorageWarning", "tenants.Membership", "webhooks.Webhook",
+}  # fmt: skip
+
+
+def rows_of(tenant: Tenant) -> dict[str, int]:
+    """Rows by model, of every model that names a tenant."""
+    found = {}
+    for model in apps.get_models():
+        of = {field.name: field for field in model._meta.get_fields() if field.concrete}
+        if model is KeyBinding:
+            found[model._meta.label] = model._default_manager.filter(key__tenant=tenant).count()
+        elif "tenant" in of:
+            named = tenant if of["tenant"].is_relation else tenant.public_id
+            found[model._meta.label] = model._default_manager.filter(tenant=named).count()
+    return found
+
+
+def test_a_purge_leaves_what_proves_invoices_and_nothing_else(house: House) -> None:
+    fill(house.tenant, Membership.objects.filter(tenant=house.tenant).earliest("pk").person, range(1))
+    tenant, audit_key = now(house), ApiKey.objects.filter(tenant=house.tenant).earliest("pk")
+    StorageWarning.objects.create(tenant=tenant, percent=80, warned_at=timezone.now())
+    PartitionChanges.objects.update_or_create(
+        tenant=tenant, defaults={"began_at": timezone.now(), "changes": 1}
+    )
+    ReportMailRefusal.objects.create(tenant=tenant)
+    AuditTopic.objects.create(tenant=tenant, key=audit_key, due_at=timezone.now())
+    cell = Cell.objects.create(public_id="cell_1", name="left", brokers=[1])
+    cell_actions.assign(tenant.public_id, cell)
+    before = rows_of(tenant)
+    assert before.keys() == GOES.union(*STAYS.values()), (
+        "say of each model that names a tenant what a purge does"
+    )
+    assert not {label for label in GOES if not before[label]}, "nothing shows that these rows go"
+    actions.close(ACTOR, tenant)
+    delivered(house)
+    Cut.objects.filter(tenant=tenant).update(period_end=timezone.now() + timedelta(days=1))
+    issue_all(house)
+    Tenant.objects.filter(pk=tenant.pk).update(purge_at=timezone.now() - timedelta(seconds=1))
+    webhooks.delete_all(ACTOR, tenant)
+    audit_topics.forget(tenant)
+    for _ in range(2):
+        forgetting.forget(ACTOR, now(house))
+    actions.purge(ACTOR, now(house))
+    after = rows_of(tenant)
+    assert not {label: after[label] for label in GOES if after[label]}
+    assert not ServiceAccount.objects.filter(tenant=tenant, ended_at=None).exists()
+    assert all(after[label] >= before[label] for label in STAYS["proves or prices what was billed"])
+    entries = AuditEntry.objects.filter(tenant=tenant.public_id, action="access_list.clear")
+    assert entries.count() == 1, "what it had is in the audit log once, and the brokers hear of it"
+    cell_actions.delete(ACTOR, cell)
 
 
 def test_an_invoice_that_waits_keeps_a_tenant_from_being_purged(house: House) -> None:

@@ -6,7 +6,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -296,3 +298,27 @@ def test_the_names_of_counts_say_no_e_mail_address_also_not_by_a_plain_hash(
     assert sum("sign-in" in name for name in names) >= 2, names
     plain = hashlib.sha256(email.encode()).hexdigest()
     assert not [name for name in names if email in name or plain in name]
+
+
+def test_threads_of_a_process_queue_up_instead_of_sleeping_and_lose_no_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    store = FileStore(tmp_path / "counters.sqlite")
+    store.count("anna", 600)
+    with ThreadPoolExecutor(24) as threads:
+        answers = list(threads.map(lambda _: store.count("anna", 600)[0], range(240)))
+    assert sorted(answers) == list(range(2, 242)) and not slept
+
+
+def test_a_thread_whose_turn_does_not_come_goes_on_without_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate_counters, "STORE_TIMEOUT_S", 0.01)
+    store = FileStore(tmp_path / "counters.sqlite")
+    with store._turn:
+        assert Counters(store).spend("anna", most=1, window_s=60).allowed
+        with pytest.raises(Unreachable, match="the threads before this one"):
+            store.count("anna", 60)
+    assert store.count("anna", 60)[0] == 1

@@ -232,6 +232,23 @@ def test_a_post_with_its_key_again_gets_the_first_answer_and_makes_nothing(key: 
     assert_problem(replayed, 409, "already_exists", "topic 'orders' exists")
 
 
+def test_an_answer_is_kept_for_a_day_also_of_a_caller_who_is_gone(
+    tenant: Tenant, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, text = access.create_key(ACTOR, tenant, name="gone")
+    call("POST", "/v1/topics", {"name": "orders"}, token=text.reveal(), Idempotency_Key="k1")
+    call("POST", "/v1/topics", {"name": "theirs"}, token=key, Idempotency_Key="k1")
+    IdempotentRequest.objects.update(started_at=timezone.now() - idempotency.KEPT)
+    monkeypatch.setattr(idempotency, "_FORGOTTEN_MAX", 0)
+    again = call("POST", "/v1/topics", {"name": "other"}, token=key, Idempotency_Key="k1")
+    assert again.body["name"] == "other", "its own was to be forgotten, and others came before it"
+    assert IdempotentRequest.objects.count() == 2
+    monkeypatch.setattr(idempotency, "_FORGOTTEN_MAX", 100)
+    call("POST", "/v1/topics", {"name": "more"}, token=key, Idempotency_Key="k2")
+    assert {row.key for row in IdempotentRequest.objects.all()} == {"k1", "k2"}
+    assert IdempotentRequest.objects.count() == 2
+
+
 def test_an_idempotency_key_with_another_request_is_refused(tenant: Tenant, key: str) -> None:
     call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k1")
     other = call("POST", "/v1/topics", {"name": "other"}, token=key, Idempotency_Key="k1")

@@ -355,6 +355,7 @@ def _history(request: HttpRequest, access: TenantAccess, changes: Changes) -> di
         "older": page[-1].number if len(found) > PER_PAGE else 0,
         "newest": below is None,
         "days": limits_of(access.tenant).bin_days,
+        "base": f"{request.path}/",
     }
 
 

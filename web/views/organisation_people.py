@@ -19,6 +19,7 @@ from web.forms.console_form import ConsoleForm, posted
 from web.forms.people import InviteForm, RoleForm
 from web.organisation_access import OrganisationAccess, in_organisation
 from web.refusals import as_sentence
+from web.views.members import Reader, shown
 
 MEANINGS = {
     Role.OWNER: "everything, also in each tenant; makes other owners, moves tenants in and out",
@@ -32,7 +33,7 @@ MEANINGS = {
 @require_http_methods(["GET", "HEAD", "POST"])
 def invite(request: HttpRequest, access: OrganisationAccess) -> HttpResponse:
     """Make an invitation. Only this one page shows its link, and only if no mail server can bring it."""
-    form = InviteForm(_roles(access), posted(request), chosen=Role.AUDITOR.value)
+    form = InviteForm(_reader(access).gives(MEANINGS), posted(request), chosen=Role.AUDITOR.value)
     if form.is_valid():
         try:
             row, token = actions.invite(access.actor, access.organisation, **form.cleaned_data)
@@ -99,25 +100,16 @@ def remove(request: HttpRequest, access: OrganisationAccess, member: str) -> Htt
     return render(request, "web/organisation_remove.html", context, status=form.status)
 
 
-def shown(
+def shown_members(
     access: OrganisationAccess, rows: Iterable[OrganisationMember]
 ) -> list[tuple[OrganisationMember, bool, RoleForm | None, bool]]:
-    """Each row with: whether it is you, the form if you may change the role, whether the person may leave. The last
-    owner may not.
-    """
+    """As `members.shown`."""
+    reader = _reader(access)
     owners = queries.members(access.organisation).filter(role=Role.OWNER).count()
-    roles = [name for name, _ in _roles(access)]
-    found = []
-    for row in rows:
-        owner = row.role == Role.OWNER
-        last = owner and owners == 1
-        may = access.may(May.MEMBERS_WRITE) and (not owner or access.role is Role.OWNER)
-        form = RoleForm(roles, of=row.person.email, role=row.role) if may and not last else None
-        found.append((row, row.person_id == access.person.pk, form, not last))
-    return found
+    return shown(reader, rows, roles=reader.gives(MEANINGS), owners=owners)
 
 
-def _roles(access: OrganisationAccess) -> list[tuple[str, str]]:
-    """The roles that the person may give, with what they may do."""
-    owner = access.role is Role.OWNER
-    return [(role.value, text) for role, text in MEANINGS.items() if owner or role is not Role.OWNER]
+def _reader(access: OrganisationAccess) -> Reader:
+    return Reader(
+        person=access.person.pk, writes=access.may(May.MEMBERS_WRITE), is_owner=access.role is Role.OWNER
+    )

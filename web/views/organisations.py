@@ -19,7 +19,7 @@ from web.forms.organisations import DeleteOrganisationForm, MoveInForm, Organisa
 from web.organisation_access import OrganisationAccess, in_organisation
 from web.paging import page_of
 from web.tenant_access import signed_in
-from web.views.organisation_people import MEANINGS, shown
+from web.views.organisation_people import MEANINGS, shown_members
 
 PER_PAGE = 30
 """Of each of the lists on an organisation's page."""
@@ -57,7 +57,7 @@ def organisation(request: HttpRequest, access: OrganisationAccess) -> HttpRespon
     invited = queries.invitations(access.organisation).order_by("pk")
     context = _context(access) | {
         "page": members,
-        "members": shown(access, members.object_list),
+        "members": shown_members(access, members.object_list),
         "tenants": page_of(request, tenants, PER_PAGE, "tenants"),
         "invitations": page_of(request, invited, PER_PAGE, "invited"),
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],

@@ -1,7 +1,5 @@
 """People of a tenant with their roles, invitations, and the page of an invitation."""
 
-from collections.abc import Iterable
-
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -32,6 +30,7 @@ from web.forms.people import InviteForm, RoleForm
 from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
 from web.views.entering import end_session, welcome
+from web.views.members import Reader, shown
 
 MEANINGS = {
     Role.OWNER: "everything, and makes other owners",
@@ -49,12 +48,18 @@ JOIN_PER_ADDRESS = 60
 @require_safe
 def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """All people with their roles, and open invitations."""
+    reader = _reader(access)
     page = page_of(request, queries.members_with_factors(access.tenant).order_by("pk"), PER_PAGE)
     invited = queries.invitations(access.tenant).order_by("pk")
     context = {
         "here": "people",
         "page": page,
-        "members": _shown(access, page.object_list),
+        "members": shown(
+            reader,
+            page.object_list,
+            roles=reader.gives(MEANINGS),
+            owners=queries.members(access.tenant).filter(role=Role.OWNER).count(),
+        ),
         "invitations": page_of(request, invited, PER_PAGE, "invited"),
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],
         # Others need not know whose account a password alone opens.
@@ -74,7 +79,7 @@ def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 def invite(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Make an invitation. Only this one page shows its link, and only if no mail server can bring it."""
     back: dict[str, object] = {"here": "people", "back": access.url("people"), "back_name": "People"}
-    form = InviteForm(_roles(access), posted(request))
+    form = InviteForm(_reader(access).gives(MEANINGS), posted(request))
     if form.is_valid():
         try:
             row, token = actions.invite(access.actor, access.tenant, **form.cleaned_data)
@@ -195,28 +200,12 @@ def _home_of(member: Membership | OrganisationMember) -> str:
     return reverse(f"web:{page}", args=[_joined(member).name])
 
 
-def _shown(
-    access: TenantAccess, rows: Iterable[Membership]
-) -> list[tuple[Membership, bool, RoleForm | None, bool]]:
-    """Each row with: whether it is you, the form if you may change the role, whether the person may leave. The last
-    owner may not.
-    """
-    owners = queries.members(access.tenant).filter(role=Role.OWNER).count()
-    roles = [name for name, _ in _roles(access)]
-    shown = []
-    for row in rows:
-        owner = row.role == Role.OWNER
-        last = owner and owners == 1
-        may = access.may(Permission.PEOPLE_WRITE) and (not owner or access.standing is Standing.OWNER)
-        form = RoleForm(roles, of=row.person.email, role=row.role) if may and not last else None
-        shown.append((row, row.person_id == access.person.pk, form, not last))
-    return shown
-
-
-def _roles(access: TenantAccess) -> list[tuple[str, str]]:
-    """The roles that this person may give, with their meaning."""
-    own = access.standing.value == Role.OWNER.value
-    return [(role.value, text) for role, text in MEANINGS.items() if own or role is not Role.OWNER]
+def _reader(access: TenantAccess) -> Reader:
+    return Reader(
+        person=access.person.pk,
+        writes=access.may(Permission.PEOPLE_WRITE),
+        is_owner=access.standing is Standing.OWNER,
+    )
 
 
 def _said(error: PenstockError) -> str:

@@ -1,14 +1,18 @@
 """A query parameter that an operation does not have, or that is given twice, is refused and named."""
 
+import re
 import threading
 
 import pytest
+from django.test import Client
 from drf_spectacular import generators
 
 from control_plane.api import parameters
-from control_plane.api.parameters import by_operation
 from control_plane.rate_counters import counters
+from control_plane.rest import document as rest_document
+from control_plane.rest import urls as rest_urls
 from tenants.roles import Standing
+from tests.control_plane.api.document import document
 from tests.control_plane.world import call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -46,10 +50,30 @@ def test_a_stranger_is_told_of_the_credential_first() -> None:
     assert call("GET", "/v1/topics?nonsense=1").status == 401
 
 
+def in_the_document() -> dict[tuple[str, str], tuple[str, ...]]:
+    """(method, path) -> names of query parameters, sorted."""
+    return {
+        (method.upper(), path): tuple(
+            sorted(one["name"] for one in operation.get("parameters", ()) if one["in"] == "query")
+        )
+        for path, operations in document()["paths"].items()
+        for method, operation in operations.items()
+    }
+
+
+def test_parts_of_the_document_have_the_parameters_of_the_whole() -> None:
+    found = {}
+    for pattern in rest_urls.urlpatterns:
+        route = f"v1/{pattern.pattern}"
+        for method, names in parameters.names_of(route, pattern.callback).items():
+            found[method, "/" + re.sub(r"<\w+:(\w+)>", r"{\1}", route)] = names
+    assert found == in_the_document()
+
+
 def test_every_documented_parameter_is_taken() -> None:
     house = make_house("acme")
     tried = 0
-    for (method, path), names in by_operation().items():
+    for (method, path), names in in_the_document().items():
         for name in names if method == "GET" and "{" not in path else ():
             counters().forget_all()
             answer = call("GET", f"{path}?{name}=1", token=house.credentials[Standing.OWNER])
@@ -58,11 +82,23 @@ def test_every_documented_parameter_is_taken() -> None:
     assert tried > 10
 
 
-def test_requests_that_come_together_make_the_document_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_document_is_made_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Client().get("/v1/openapi.json")
+    monkeypatch.setattr(rest_document, "SchemaGenerator", None)
+    again = Client().get("/v1/openapi.json")
+    assert first.content == again.content and again.json()["openapi"] == "3.1.0"
+
+
+def test_requests_that_come_together_make_a_part_of_the_document_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made: list[str] = []
     both = threading.Event()
 
     class Generator:
+        def __init__(self, patterns: list[object]) -> None:
+            assert len(patterns) == 1
+
         def get_schema(self, public: bool) -> dict[str, dict[str, object]]:
             made.append("once")
             if len(made) > 1:
@@ -70,14 +106,12 @@ def test_requests_that_come_together_make_the_document_once(monkeypatch: pytest.
             both.wait(0.2)
             return {"paths": {}}
 
+    def view(_: object) -> None: ...
+
     monkeypatch.setattr(generators, "SchemaGenerator", Generator)
-    parameters._by_operation.cache_clear()
-    try:
-        threads = [threading.Thread(target=by_operation) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        parameters._by_operation.cache_clear()
+    threads = [threading.Thread(target=parameters.names_of, args=("v1/nothing", view)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert made == ["once"]

@@ -367,6 +367,9 @@ def look_at_all(house: House, client: Client) -> dict[str, Seen]:
         statements = tuple(re.sub(r"'[^']*'|\b\d+\b", "?", one["sql"]) for one in captured.captured_queries)
         # The menu of one's tenants stands on every page, and scrolls.
         shown = re.sub(r'<details class="switcher">.*?</details>', "", content.decode(), flags=re.DOTALL)
+        if shown.startswith("<!doctype html>"):
+            # A template that takes another one's block by mistake shows a part of the page alone.
+            assert shown.count("<main") == shown.count("</main>") == shown.count("<h1") == 1, name
         seen[name] = Seen(
             status=answer.status_code,
             length=len(shown),
