@@ -142,10 +142,6 @@ def _check(row: Budget) -> None:
         )
     if (row.policy == SLOW) != bool(row.slow_bytes_per_s):
         raise InvalidRequest("slow_bytes_per_s: it goes with the policy slow, and the policy needs it")
-    if row.policy == SLOW and row.topic:
-        raise InvalidRequest(
-            "policy: slow is of the whole tenant or of a service account; a budget of a topic may refuse"
-        )
     if row.counts_reads and row.measure == COST:
         raise InvalidRequest("counts_reads: no price book prices what is delivered, so reading costs nothing")
     same = (

@@ -42,7 +42,8 @@ class Budget:
     """What people call one: bytes, messages, or micro-units of a currency."""
     policy: str
     slow_bytes_per_s: int = 0
-    """The produce rate at the full amount, with policy SLOW: of the tenant, or of the principal that it is of."""
+    """The rate at the full amount, with policy SLOW: of what the tenant produces, or of the topic or principal that it
+    is of; of a budget that counts reads, of what they read as well."""
     topic: str = ""
     """Of this topic alone; empty: of all."""
     principal: str = ""
@@ -65,6 +66,11 @@ class Budget:
     def refuses(self) -> bool:
         """Whether it stops what is above it."""
         return self.policy in (REFUSE_PRODUCE, REFUSE)
+
+    @property
+    def counts_reads(self) -> bool:
+        """Whether a delivery uses some of it."""
+        return self.byte_out > 0 or self.message_out > 0
 
     def counts(self, topic: str, principal: str) -> bool:
         """Whether a message of that topic, sent or read by that owner of a key, is the budget's."""

@@ -95,7 +95,6 @@ def test_owners_admins_and_billing_make_budgets_and_developers_and_keys_do_not()
         ({"policy": "explode"}, "policy: one of"),
         ({"policy": "slow"}, "slow_bytes_per_s"),
         ({"slow_bytes_per_s": 5}, "slow_bytes_per_s"),
-        ({"policy": "slow", "slow_bytes_per_s": 5, "topic": "orders"}, "of the whole tenant"),
         ({"topic": "__usage"}, "service's own"),
         ({"name": "two\nlines"}, "name"),
     ],
