@@ -3,6 +3,7 @@
 import logging
 
 from celery import shared_task
+from django.utils import timezone
 
 from billing.unit_rates import unit_rates
 from control_plane import looks, schedule
@@ -11,6 +12,7 @@ from control_plane.reconciliation import purging
 from control_plane.reconciliation.rounds import Rounds
 from control_plane.topics import queries as topics
 from penstock.contract.errors import BrokerUnavailable
+from penstock.rules.timestamps import time_ms
 from quotas import budget_notices, budget_queries, storage_warnings
 from tenants.closing import queries as closing
 from tenants.credentials import current_version
@@ -72,7 +74,8 @@ def note_budgets() -> None:
     if seen is None:
         _log.warning("the use of budgets was not asked: the brokers do not answer")
         return
-    budget_notices.note(rows, seen, unit_rates)
+    now_ms = time_ms(timezone.now())
+    budget_notices.note(rows, budget_queries.with_use_before(rows, seen, now_ms), unit_rates)
 
 
 @shared_task(name="cluster.reconcile")

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from billing.budget_usage import used_since
 from billing.unit_rates import unit_rates
 from control_plane.api import etags, shapes
 from control_plane.brokers import client as brokers
@@ -91,7 +92,11 @@ class BudgetShape(serializers.Serializer[Any]):
     counts_reads = serializers.BooleanField(help_text=_READS)
     period_began = serializers.SerializerMethodField()
     counted_since = serializers.SerializerMethodField(
-        help_text="Since when `used` counts: the period's beginning, or the budget's where it was made within."
+        help_text="Since when brokers count: the period's beginning, or the budget's where it was made within."
+    )
+    used_before = serializers.SerializerMethodField(
+        help_text="What the period had used before `counted_since`, as usage was known when the budget was made; it is"
+        " in `used`."
     )
     period_ends = serializers.SerializerMethodField()
     used = serializers.SerializerMethodField(
@@ -114,6 +119,9 @@ class BudgetShape(serializers.Serializer[Any]):
     def get_counted_since(self, row: Budget) -> Any:
         began = moment_of(self._period(row)[0])
         return shapes.Moment().to_representation(max(began, row.created_at))
+
+    def get_used_before(self, row: Budget) -> int:
+        return queries.used_before(row, self.context["now_ms"])
 
     @extend_schema_field(shapes.Moment())
     def get_period_ends(self, row: Budget) -> Any:
@@ -197,10 +205,11 @@ class BudgetsView(_BudgetsView):
         },
     )
     def post(self, request: Request) -> Response:
-        """Make a budget. Brokers count from now on, and act at the full amount."""
+        """Make a budget. What the period is known to have used counts; brokers count from now on, and act at the full
+        amount."""
         given = BudgetInput(data=request.data)
         given.is_valid(raise_exception=True)
-        tenant, row = actions.create(self.actor, self.tenant, unit_rates, **given.validated_data)
+        tenant, row = actions.create(self.actor, self.tenant, unit_rates, used_since, **given.validated_data)
         return self.answer(tenant, row, 201)
 
 

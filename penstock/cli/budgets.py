@@ -110,7 +110,7 @@ def budget_create(
     tenant: str | None,
     timeout: float,
 ) -> None:
-    """Make a budget. Brokers count from now on."""
+    """Make a budget. What the period is known to have used counts, and brokers count from now on."""
     given = {
         "name": name,
         "period": period,
@@ -257,7 +257,7 @@ def _counted(one: dict[str, Any]) -> str:
     return (
         what
         if since == one["period_began"]
-        else f"{what}, since {since}: what was used before does not count"
+        else f"{what}, since {since}; before that {_shown(one, one.get('used_before', 0))}"
     )
 
 

@@ -54,12 +54,18 @@ class Budget:
     byte_out: int = 0
     """As delivered to consumers."""
     message_out: int = 0
+    used_before: int = 0
+    """Units that the period which began at `first_began_ms` used before the budget was made."""
+    first_began_ms: int = 0
 
     def __post_init__(self) -> None:
         invariant(0 < self.amount <= AMOUNT_MAX, "an amount is a whole number above 0")
         invariant(self.period in PERIODS and self.policy in POLICIES, "periods and policies are known")
         invariant(
             min(self.byte_in, self.message_in, self.byte_out, self.message_out) >= 0, "no price is negative"
+        )
+        invariant(
+            0 <= self.used_before <= AMOUNT_MAX and self.first_began_ms >= 0, "what was used is no less than nothing"
         )
 
     @property
@@ -75,6 +81,10 @@ class Budget:
     def counts(self, topic: str, principal: str) -> bool:
         """Whether a message of that topic, sent or read by that owner of a key, is the budget's."""
         return self.topic in ("", topic) and self.principal in ("", principal)
+
+    def used_before_in(self, began_ms: int) -> int:
+        """Units of the period that began then which no broker counted."""
+        return self.used_before if began_ms == self.first_began_ms else 0
 
     def produced(self, messages: int, size: int) -> int:
         """Parts."""

@@ -7,6 +7,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
+from billing.budget_usage import used_since
 from billing.unit_rates import unit_rates
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
@@ -51,6 +52,8 @@ class Shown:
     policy: str
     since: object
     """Where it was made within the period; else None."""
+    before: str
+    """What the period had used by then; empty: nothing, or it was made before the period."""
     ends: object
 
 
@@ -76,7 +79,9 @@ def new_budget(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     form = NewBudgetForm(posted(request))
     if form.is_valid():
         try:
-            tenant, row = actions.create(access.actor, access.tenant, unit_rates, **form.given_new)
+            tenant, row = actions.create(
+                access.actor, access.tenant, unit_rates, used_since, **form.given_new
+            )
         except PenstockError as error:
             form.refuse(error)
         else:
@@ -127,6 +132,7 @@ def reached_now(tenant: Tenant) -> list[Budget]:
 def _shown(row: Budget, used: int | None, currency: str, now_ms: int) -> Shown:
     began_ms, ends_ms = period_at(row.period, now_ms)
     percent = 0 if used is None else budget_notices.percent(row, used)
+    since = row.created_at if row.created_at > moment_of(began_ms) else None
     badge = ("used up", "bad") if percent >= 100 else ("below", "ok")
     if used is None:
         badge = ("not known", "")
@@ -140,7 +146,8 @@ def _shown(row: Budget, used: int | None, currency: str, now_ms: int) -> Shown:
         bar=min(100, percent),
         badge=badge,
         policy=POLICIES[row.policy],
-        since=row.created_at if row.created_at > moment_of(began_ms) else None,
+        since=since,
+        before="" if since is None else budget_notices.shown(row.measure, row.used_before, currency),
         ends=moment_of(ends_ms),
     )
 

@@ -10,7 +10,7 @@ from data_plane.node.leasing.pacing import slows
 from data_plane.node.ports import Clock
 from penstock.contract.errors import LimitExceeded, PenstockError, Throttled
 from penstock.contract.ids import TenantId
-from penstock.rules.budgets import BUDGET, DAY, REFUSE, SLOW, Budget
+from penstock.rules.budgets import BUDGET, DAY, REFUSE, SLOW, Budget, period_at
 from penstock.rules.timestamps import moment_of
 
 RETRY_S = math.ceil(REPORT_MS / 1000)
@@ -113,7 +113,8 @@ class KeyBudgets:
     def _spent(self, budget: Budget) -> str:
         use = self._image.budget_use_of(BudgetKey(self._tenant, budget.budget_id))
         used = budget.amount if use is None else min(use.used, use.granted)
-        ends_ms = ENDED_MS - 1 if use is None else min(use.ends_ms, ENDED_MS - 1)
+        ends_ms = period_at(budget.period, self._clock.now_ms())[1] if use is None else use.ends_ms
+        ends_ms = min(ends_ms, ENDED_MS - 1)
         whose = "".join(
             f" of {what} {which}"
             for what, which in (("topic", budget.topic), ("principal", budget.principal))
