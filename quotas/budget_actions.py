@@ -13,10 +13,22 @@ from penstock.contract.limits import (
     KEY_NAME_LENGTH_MAX,
     PRODUCE_BYTES_PER_S_MAX,
 )
-from penstock.rules.budgets import AMOUNT_MAX, COST, MEASURES, PARTS, PERIODS, POLICIES, SLOW, period_at
+from penstock.rules.budgets import (
+    AMOUNT_MAX,
+    CHOSEN_POLICIES,
+    COST,
+    MEASURES,
+    MONTH,
+    PARTS,
+    PERIODS,
+    SLOW,
+    STOP_GROWTH,
+    period_at,
+)
 from penstock.rules.names import check_display_name, check_topic_name
 from penstock.rules.timestamps import moment_of, time_ms
 from quotas import budget_queries as queries
+from quotas import growth
 from quotas.budget_queries import Rates, UnitRates, UsedSince
 from quotas.models import Budget
 from tenants import actions as tenants
@@ -98,7 +110,8 @@ def change(actor: Actor, tenant: Tenant, public_id: str, given: Mapping[str, Any
         after = described(row)
         if after == before:
             return locked, row
-        written = [*CHANGEABLE]
+        growth.settle(row)
+        written = [*CHANGEABLE, "growth_stopped_at", "held_bytes", "forecast_micro", "forecast_at"]
         if (row.amount, row.thresholds) != (before["amount"], before["thresholds"]):
             # What was said was said of another amount.
             row.noted_percent = 0
@@ -151,8 +164,10 @@ def _check(row: Budget) -> None:
         raise InvalidRequest(f"amount: {row.amount} is not within 1 to {AMOUNT_MAX}")
     if len(row.thresholds) > THRESHOLDS_MAX or any(not 1 <= one <= PERCENT_MAX for one in row.thresholds):
         raise InvalidRequest(f"thresholds: at most {THRESHOLDS_MAX}, each within 1 to {PERCENT_MAX} percent")
-    if row.policy not in POLICIES:
-        raise InvalidRequest(f"policy: one of {', '.join(POLICIES)} required")
+    if row.policy not in CHOSEN_POLICIES:
+        raise InvalidRequest(f"policy: one of {', '.join(CHOSEN_POLICIES)} required")
+    if row.policy == STOP_GROWTH and ((row.measure, row.period) != (COST, MONTH) or row.topic or row.account):
+        raise InvalidRequest("policy: stop_growth is of a month's cost, and of the whole tenant")
     if not 0 <= row.slow_bytes_per_s <= PRODUCE_BYTES_PER_S_MAX:
         raise InvalidRequest(
             f"slow_bytes_per_s: {row.slow_bytes_per_s} is not within 0 to {PRODUCE_BYTES_PER_S_MAX}"

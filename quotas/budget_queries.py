@@ -10,7 +10,7 @@ from control_plane.brokers.view import BudgetUseSeen
 from penstock.contract.errors import LimitExceeded, NotFound
 from penstock.contract.limits import BUDGETS_PER_TENANT_MAX
 from penstock.rules.access import ACCOUNT_KIND
-from penstock.rules.budgets import BYTES, COST, MESSAGES, PARTS, period_at
+from penstock.rules.budgets import BYTES, COST, MESSAGES, NOTIFY, PARTS, STOP_GROWTH, period_at
 from penstock.rules.budgets import Budget as BrokersBudget
 from penstock.rules.timestamps import time_ms
 from quotas.models import Budget
@@ -96,7 +96,7 @@ def as_sent(tenant: Tenant, rows: Iterable[Budget], rates: Rates) -> list[Broker
                 period=row.period,
                 amount=row.amount,
                 unit=unit,
-                policy=row.policy,
+                policy=NOTIFY if row.policy == STOP_GROWTH else row.policy,
                 slow_bytes_per_s=row.slow_bytes_per_s,
                 topic=row.topic,
                 principal="" if row.account is None else f"{ACCOUNT_KIND}{row.account.public_id}",

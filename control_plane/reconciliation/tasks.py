@@ -5,6 +5,7 @@ import logging
 from celery import shared_task
 from django.utils import timezone
 
+from billing.expected_costs import expected_month
 from billing.unit_rates import unit_rates
 from control_plane import looks, schedule
 from control_plane.brokers import client
@@ -13,7 +14,7 @@ from control_plane.reconciliation.rounds import Rounds
 from control_plane.topics import queries as topics
 from penstock.contract.errors import BrokerUnavailable
 from penstock.rules.timestamps import time_ms
-from quotas import budget_notices, budget_queries, storage_warnings
+from quotas import budget_notices, budget_queries, growth, storage_warnings
 from tenants.closing import queries as closing
 from tenants.credentials import current_version
 from tenants.key_use import actions, peppers
@@ -67,8 +68,11 @@ def note_key_use() -> None:
 @shared_task(name="cluster.note_budgets")
 def note_budgets() -> None:
     """Ask what was counted of budgets, and write about thresholds that were reached; brokers that are away are asked
-    the next time.
+    the next time. Stop what grows by itself where a ceiling of cost is expected to be reached.
     """
+    growth.look(
+        expected_month, lambda tenant: client.tenant_use(tenant.public_id).storage_bytes, timezone.now()
+    )
     rows = list(budget_queries.all_budgets())
     seen = client.budget_use(list(dict.fromkeys(row.tenant.public_id for row in rows))) if rows else {}
     if seen is None:

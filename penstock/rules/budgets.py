@@ -22,6 +22,10 @@ NOTIFY, SLOW, REFUSE_PRODUCE, REFUSE = "notify", "slow", "refuse_produce", "refu
 POLICIES = (NOTIFY, SLOW, REFUSE_PRODUCE, REFUSE)
 """What happens at the full amount: nothing but notices, a lower produce rate, no more messages, neither messages nor
 reads."""
+STOP_GROWTH = "stop_growth"
+"""Of a ceiling of cost: nothing grows while the month is expected to cost more. Brokers only count it, as NOTIFY."""
+CHOSEN_POLICIES = (*POLICIES, STOP_GROWTH)
+"""Those that people choose from."""
 BUDGET = "budget"
 """As a limit is named in errors and counts."""
 PARTS = 10**9
@@ -65,7 +69,8 @@ class Budget:
             min(self.byte_in, self.message_in, self.byte_out, self.message_out) >= 0, "no price is negative"
         )
         invariant(
-            0 <= self.used_before <= AMOUNT_MAX and self.first_began_ms >= 0, "what was used is no less than nothing"
+            0 <= self.used_before <= AMOUNT_MAX and self.first_began_ms >= 0,
+            "what was used is no less than nothing",
         )
 
     @property

@@ -16,6 +16,7 @@ from penstock.rules.budgets import COST, period_at
 from penstock.rules.timestamps import moment_of, time_ms
 from quotas import budget_actions as actions
 from quotas import budget_notices, budget_queries
+from quotas.growth import is_stopped
 from quotas.models import Budget
 from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
@@ -33,6 +34,7 @@ POLICIES = {
     "slow": "slow producers down",
     "refuse_produce": "refuse new messages",
     "refuse": "refuse messages and reads",
+    "stop_growth": "stop growth while the month is expected to cost more",
 }
 
 
@@ -52,6 +54,8 @@ class Shown:
     policy: str
     since: object
     """Where it was made within the period; else None."""
+    forecast: str
+    """What the month is expected to cost, of a ceiling; empty: it is not known."""
     before: str
     """What the period had used by then; empty: nothing, or it was made before the period."""
     ends: object
@@ -138,8 +142,13 @@ def _shown(row: Budget, used: int | None, currency: str, now_ms: int) -> Shown:
         badge = ("not known", "")
     elif percent < 100 and budget_notices.reached(row, used):
         badge = (f"above {budget_notices.reached(row, used)} %", "caution")
+    if is_stopped(row):
+        badge = ("growth stopped", "bad")
     return Shown(
         row=row,
+        forecast=""
+        if row.forecast_micro is None
+        else budget_notices.shown(COST, row.forecast_micro, currency),
         used="" if used is None else budget_notices.shown(row.measure, used, currency),
         amount=budget_notices.shown(row.measure, row.amount, currency),
         percent=percent,
