@@ -110,8 +110,8 @@ def change(actor: Actor, tenant: Tenant, public_id: str, given: Mapping[str, Any
         after = described(row)
         if after == before:
             return locked, row
-        growth.settle(row)
-        written = [*CHANGEABLE, "growth_stopped_at", "held_bytes", "forecast_micro", "forecast_at"]
+        growth.changed_by_people(row)
+        written = [*CHANGEABLE, "growth_stopped_at", "kept_bytes_max", "forecast_micro", "forecast_at"]
         if (row.amount, row.thresholds) != (before["amount"], before["thresholds"]):
             # What was said was said of another amount.
             row.noted_percent = 0

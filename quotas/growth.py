@@ -35,9 +35,9 @@ LOOK_EVERY = timedelta(minutes=5)
 LOOKS_MAX = 50
 """Forecasts in one round, some 50 ms each; what is left comes first in the next one."""
 CLEARS_PERCENT = 95
-HELD_PART = 20
+MORE_PART = 20
 """What is kept may grow by one part in so many after growth was stopped: storage that moves up and down stays below."""
-HELD_BYTES_MIN = 64 << 20
+MORE_BYTES_MIN = 64 << 20
 MAIL_KIND = "ceiling"
 ACTOR = system("budgets")
 
@@ -67,10 +67,10 @@ def look(expect: Expect, kept: Kept, now: datetime) -> int:
     changed = 0
     for row in due[:LOOKS_MAX]:
         expected = expect(row.tenant, now)
-        held = None
+        kept_bytes = None
         if expected is not None and not is_stopped(row) and expected.cost_micro >= row.amount:
-            held = kept(row.tenant)
-        changed += _note(row.pk, expected, held, now)
+            kept_bytes = kept(row.tenant)
+        changed += _note(row.pk, expected, kept_bytes, now)
     return changed
 
 
@@ -79,12 +79,12 @@ def is_stopped(row: Budget) -> bool:
     return row.growth_stopped_at is not None
 
 
-def settle(row: Budget) -> None:
+def changed_by_people(row: Budget) -> None:
     """After a change by people: an amount that is far enough above the forecast releases at once. The caller saves."""
     if row.policy != STOP_GROWTH:
-        row.growth_stopped_at = row.held_bytes = row.forecast_micro = row.forecast_at = None
+        row.growth_stopped_at = row.kept_bytes_max = row.forecast_micro = row.forecast_at = None
     elif row.forecast_micro is None or _clears(row, row.forecast_micro):
-        row.growth_stopped_at = row.held_bytes = None
+        row.growth_stopped_at = row.kept_bytes_max = None
 
 
 def refusal(tenant: Tenant, what: str) -> LimitExceeded | None:
@@ -114,20 +114,20 @@ def grows(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return "replication" if after["replication"] > before["replication"] else ""
 
 
-def held_by_tenant(only: Tenant | None = None) -> dict[int, int]:
+def kept_max_by_tenant(only: Tenant | None = None) -> dict[int, int]:
     """What tenants whose growth is stopped may keep, by tenant; of others nothing is said."""
     found: dict[int, int] = {}
-    rows = Budget.objects.filter(policy=STOP_GROWTH).exclude(held_bytes=None).order_by("pk")
+    rows = Budget.objects.filter(policy=STOP_GROWTH).exclude(kept_bytes_max=None).order_by("pk")
     if only is not None:
         rows = rows.filter(tenant=only)
-    for tenant, held in rows.values_list("tenant_id", "held_bytes"):
-        found[tenant] = min(held or 0, found.get(tenant, held or 0))
+    for tenant, kept_max in rows.values_list("tenant_id", "kept_bytes_max"):
+        found[tenant] = min(kept_max or 0, found.get(tenant, kept_max or 0))
     return found
 
 
-def storage_on_brokers(limit: int, held: int | None) -> int:
+def storage_on_brokers(limit: int, kept_max: int | None) -> int:
     """The lower of a tenant's storage limit (0 = none) and what it may keep while growth is stopped."""
-    return limit if held is None else min(limit or held, held)
+    return limit if kept_max is None else min(limit or kept_max, kept_max)
 
 
 def _clears(row: Budget, expected_micro: int) -> bool:
@@ -149,10 +149,10 @@ def _note(pk: int, expected: Expected | None, kept_bytes: int | None, now: datet
         if expected is not None and not before and expected.cost_micro >= row.amount:
             row.growth_stopped_at = now
             if kept_bytes is not None:
-                row.held_bytes = max(kept_bytes + kept_bytes // HELD_PART, kept_bytes + HELD_BYTES_MIN)
+                row.kept_bytes_max = max(kept_bytes + kept_bytes // MORE_PART, kept_bytes + MORE_BYTES_MIN)
         elif before and (expected is None or _clears(row, expected.cost_micro)):
-            row.growth_stopped_at = row.held_bytes = None
-        row.save(update_fields=["forecast_at", "forecast_micro", "growth_stopped_at", "held_bytes"])
+            row.growth_stopped_at = row.kept_bytes_max = None
+        row.save(update_fields=["forecast_at", "forecast_micro", "growth_stopped_at", "kept_bytes_max"])
         if is_stopped(row) == before:
             return False
         _say(row, "" if expected is None else expected.currency)
@@ -171,7 +171,7 @@ def _say(row: Budget, currency: str) -> None:
             "name": row.name,
             "amount": row.amount,
             "forecast": row.forecast_micro,
-            "held_bytes": row.held_bytes,
+            "kept_bytes_max": row.kept_bytes_max,
         },
     )
     letter = letter_of(row, currency)

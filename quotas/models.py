@@ -83,7 +83,7 @@ class Budget(models.Model):
     """Units that the period in which it was made had used by then, as usage was known."""
     growth_stopped_at = models.DateTimeField(null=True)
     """Of a ceiling: since when growth is refused; None: it is not."""
-    held_bytes = models.PositiveBigIntegerField(null=True)
+    kept_bytes_max = models.PositiveBigIntegerField(null=True)
     """What the tenant may keep while growth is refused; None: what its limits say."""
     forecast_micro = models.PositiveBigIntegerField(null=True)
     """What the month is expected to cost, as of the next one; None: it is not known."""

@@ -29,7 +29,7 @@ COME_BACK_MS_MAX = 2 * HOLD_MS_MAX
 one, with much delayed that came at a large one, would keep it away long after its turn.
 """
 
-HELD_OF_TOPIC_MAX = 2 * MIB
+DELAYED_OF_TOPIC_MAX = 2 * MIB
 """What a topic that is slowed may have delayed on a broker before it is refused, and one batch: far less than a stream
 may have unanswered, so that the stream's other topics go on."""
 
@@ -79,7 +79,7 @@ class Pace:
     @property
     def hold_ms_max(self) -> float:
         """A batch is delayed at most so long at the rate there is."""
-        return min(HOLD_MS_MAX, HELD_OF_TOPIC_MAX * 1000 / self.bytes_per_s) if self.topic else HOLD_MS_MAX
+        return min(HOLD_MS_MAX, DELAYED_OF_TOPIC_MAX * 1000 / self.bytes_per_s) if self.topic else HOLD_MS_MAX
 
     def change(self, bytes_per_s: int, now_ms: float) -> None:
         """Another rate from now on: what is still to pass then takes another time."""

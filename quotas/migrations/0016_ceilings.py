@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AddField("budget", "growth_stopped_at", models.DateTimeField(null=True)),
-        migrations.AddField("budget", "held_bytes", models.PositiveBigIntegerField(null=True)),
+        migrations.AddField("budget", "kept_bytes_max", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("budget", "forecast_micro", models.PositiveBigIntegerField(null=True)),
         migrations.AddField("budget", "forecast_at", models.DateTimeField(null=True)),
     ]

@@ -75,7 +75,9 @@ def test_what_would_cost_more_is_refused_while_the_month_is_expected_to_reach_th
             assert said in raised.value.message
     topics.update_topic(ACTOR, tenant, "there", settings={"retention_bytes": 10_000_000})
     make_topic(tenant, "by-operators", OPERATOR)
-    assert growth.held_by_tenant() == {tenant.pk: 1_067_108_864}, "64 MiB more than is kept, or a twentieth"
+    assert growth.kept_max_by_tenant() == {tenant.pk: 1_067_108_864}, (
+        "64 MiB more than is kept, or a twentieth"
+    )
     assert growth.storage_on_brokers(0, 5) == 5 and growth.storage_on_brokers(3, 5) == 3
     assert Tenant.objects.get(pk=tenant.pk).generation == generation + 1, "brokers get it"
     entry = AuditEntry.objects.get(action="budget.growth_stopped")
@@ -101,7 +103,7 @@ def test_growth_goes_on_when_clearly_less_is_expected_or_a_person_raises_the_amo
     budget_actions.change(ACTOR, house.tenant, row.public_id, {"amount": AMOUNT * 101 // 100})
     assert growth.refusal(house.tenant, "it") is not None, "too little more"
     budget_actions.change(ACTOR, house.tenant, row.public_id, {"amount": 2 * AMOUNT})
-    assert growth.refusal(house.tenant, "it") is None and not growth.held_by_tenant()
+    assert growth.refusal(house.tenant, "it") is None and not growth.kept_max_by_tenant()
     assert next_look(2 * AMOUNT) == 1
     assert next_look(None) == 1 and growth.refusal(house.tenant, "it") is None, "no prices, no cost"
     assert next_look(2 * AMOUNT) == 1
@@ -112,7 +114,7 @@ def test_growth_goes_on_when_clearly_less_is_expected_or_a_person_raises_the_amo
 def test_a_ceiling_is_looked_at_in_its_turn_and_of_its_own_tenant_alone(house: House) -> None:
     ceiling(house)
     other = make_house("other")
-    assert look(AMOUNT, kept=None) == 1 and not growth.held_by_tenant(), "no broker says what is kept"
+    assert look(AMOUNT, kept=None) == 1 and not growth.kept_max_by_tenant(), "no broker says what is kept"
     assert growth.refusal(other.tenant, "it") is None
     assert look(1, NOW + timedelta(minutes=1)) == 0, "not again so soon"
     assert look(1, NOW + timedelta(minutes=6)) == 1

@@ -2,7 +2,7 @@
 
     its topic's paces, where a budget slows that --> its principal's pace --> its tenant's pace --> begun
 
-What waits behind one pace has no place in the next ones, so it delays nothing that is not bounded by the same one. How
+What waits behind one pace is not in the next ones, so it delays nothing that is not bounded by the same one. How
 much waits is bounded by the paces (`Pace.hold_ms_max`), and by the credit of the stream.
 """
 
@@ -47,7 +47,7 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Delayed:
     """A batch at its position in a pace."""
 
     pace: Pace | None
@@ -60,14 +60,14 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _TopicPlace:
+class _TopicDelayed:
     """A batch at its positions in the paces of its topic."""
 
-    places: Sequence[tuple[Pace, int]]
+    positions: Sequence[tuple[Pace, int]]
     waiting: Waiting
 
     def wait_ms(self, now_ms: float) -> float:
-        return max([pace.wait_ms(position, now_ms) for pace, position in self.places], default=0.0)
+        return max([pace.wait_ms(position, now_ms) for pace, position in self.positions], default=0.0)
 
 
 class BatchTurns:
@@ -89,10 +89,10 @@ class BatchTurns:
         """As `look` found it, as the next one."""
         self._own_pace: Pace | None = None
         self._begin, self._refuse = begin, refuse
-        self._topics: dict[TopicId, deque[_TopicPlace]] = {}
+        self._topics: dict[TopicId, deque[_TopicDelayed]] = {}
         """Each topic's in the order they came."""
-        self._own: deque[_Place] = deque()
-        self._tenants: deque[_Place] = deque()
+        self._own: deque[_Delayed] = deque()
+        self._tenants: deque[_Delayed] = deque()
 
     def look(self) -> bool:
         """At the paces, once for all that is taken next. Whether batches wait, or may have to."""
@@ -111,12 +111,12 @@ class BatchTurns:
             if pace.refuses(now_ms):
                 self._refuse(pace, waiting.wanted, now_ms)
                 return False
-        places = [(pace, pace.let_in) for pace in paces]
+        positions = [(pace, pace.let_in) for pace in paces]
         holds_ms = [pace.enter(waiting.size, now_ms, may_refuse=False) for pace in paces]
         if queue is None and not any(holds_ms):
             return self._after_topic(waiting, now_ms)
         self._stats.throttled_batches += 1
-        self._topics.setdefault(topic, deque()).append(_TopicPlace(places, waiting))
+        self._topics.setdefault(topic, deque()).append(_TopicDelayed(positions, waiting))
         return True
 
     def move(self, now_ms: float) -> float | None:
@@ -156,22 +156,22 @@ class BatchTurns:
         return False
 
     def _take_tenants(self, waiting: Waiting, now_ms: float, late: bool) -> bool:
-        place = _Place(self._pace, 0, waiting)
+        delayed = _Delayed(self._pace, 0, waiting)
         hold_ms: float | None = 0.0
         if self._pace is not None:
-            place.position = self._pace.let_in
+            delayed.position = self._pace.let_in
             hold_ms = self._pace.enter(waiting.size, now_ms, may_refuse=waiting.acks != 0)
             if hold_ms is None:
                 self._refuse(self._pace, waiting.wanted, now_ms)
                 return False
         elif self._tenants:
             # The limit is gone: it goes behind what is still delayed, and not later.
-            place.pace, place.position = self._tenants[-1].pace, self._tenants[-1].position
+            delayed.pace, delayed.position = self._tenants[-1].pace, self._tenants[-1].position
         if hold_ms == 0 and not self._tenants and not late:
             self._begin(waiting, now_ms)
             return False
         self._stats.throttled_batches += not late
-        self._tenants.append(place)
+        self._tenants.append(delayed)
         return True
 
     def _take_own(self, waiting: Waiting, now_ms: float, late: bool) -> bool:
@@ -183,17 +183,17 @@ class BatchTurns:
         if waiting.acks and pace is not None and pace.refuses(now_ms):
             self._refuse(pace, waiting.wanted, now_ms)
             return False
-        place = _Place(own, 0, waiting)
+        delayed = _Delayed(own, 0, waiting)
         hold_ms: float | None = 0.0
         if own is not None:
-            place.position = own.let_in
+            delayed.position = own.let_in
             hold_ms = own.enter(waiting.size, now_ms, may_refuse=waiting.acks != 0)
             if hold_ms is None:
                 self._refuse(own, waiting.wanted, now_ms)
                 return False
         else:
             # The limit is gone: it goes behind what is still delayed, and not later.
-            place.pace, place.position = self._own[-1].pace, self._own[-1].position
+            delayed.pace, delayed.position = self._own[-1].pace, self._own[-1].position
         if (
             (hold_ms or self._own)
             or late
@@ -203,18 +203,18 @@ class BatchTurns:
             self._stats.throttled_batches += not late
             if hold_ms or self._own:
                 waiting.leave_for(pace)
-                self._own.append(place)
+                self._own.append(delayed)
             else:
-                self._into_tenants(place, pace, now_ms)
+                self._into_tenants(delayed, pace, now_ms)
             return True
         self._begin(waiting, now_ms)
         return False
 
-    def _into_tenants(self, place: _Place, pace: Pace | None, now_ms: float) -> None:
+    def _into_tenants(self, delayed: _Delayed, pace: Pace | None, now_ms: float) -> None:
         """Its turn has come in its principal's pace."""
-        place.waiting.arrive()
+        delayed.waiting.arrive()
         if pace is None:
-            self._tenants.append(place)
+            self._tenants.append(delayed)
             return
-        self._tenants.append(_Place(pace, pace.let_in, place.waiting))
-        pace.enter(place.waiting.size, now_ms, may_refuse=False)
+        self._tenants.append(_Delayed(pace, pace.let_in, delayed.waiting))
+        pace.enter(delayed.waiting.size, now_ms, may_refuse=False)

@@ -9,7 +9,7 @@ from data_plane.node.leasing.pacing import PRODUCE_RATE
 from data_plane.node.serving.batch_turns import Waiting
 from data_plane.node.serving.topic_reads import TopicReads
 from data_plane.testkit.loop import SimLoop
-from data_plane.throttling.pacing import HELD_OF_TOPIC_MAX, Pace
+from data_plane.throttling.pacing import DELAYED_OF_TOPIC_MAX, Pace
 from data_plane.throttling.queues import SLOW_DOWN_MS_MAX
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicId, TopicPartition
@@ -110,14 +110,14 @@ def test_a_slowed_topics_refusal_says_whose_it_is_and_gives_the_streams_credit_b
 
 def test_what_may_wait_of_a_slowed_topic_is_bounded_in_bytes_at_any_rate() -> None:
     async def story() -> None:
-        for per_s in (SIZE, 50 * HELD_OF_TOPIC_MAX):
+        for per_s in (SIZE, 50 * DELAYED_OF_TOPIC_MAX):
             sent = Sent(slowed_to(per_s))
             before = sent.topics[0].let_in
             for number in range(1_000):
                 sent.send(number, SLOWED, size=64_000)
             waiting = sent.topics[0].let_in - before
             burst = per_s * 0.25
-            assert waiting <= burst + HELD_OF_TOPIC_MAX + 2 * 64_000, per_s
+            assert waiting <= burst + DELAYED_OF_TOPIC_MAX + 2 * 64_000, per_s
             sent.end()
 
     run(story())
