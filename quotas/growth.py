@@ -98,7 +98,7 @@ def refusal(tenant: Tenant, what: str) -> LimitExceeded | None:
     if row is None:
         return None
     return LimitExceeded(
-        f"{COST_CEILING}: {what} would cost more, and this month is expected to cost"
+        f"{COST_CEILING}: {what} would raise the cost, and this month is expected to cost"
         f" {_money(row.forecast_micro or 0)}, where the budget {row.name!r} allows {_money(row.amount)};"
         f" clears when less than {CLEARS_PERCENT} % of that is expected, or once a person of the tenant who is owner,"
         " admin or billing raises it",
@@ -201,4 +201,6 @@ def letter_of(row: Budget, currency: str) -> Letter:
 
 
 def _money(micro: int) -> str:
-    return f"{micro / 1_000_000:,.2f}"
+    """With two places, or as many as it has: 250.00, 0.00134."""
+    whole, part = divmod(micro, 1_000_000)
+    return f"{whole:,}.{f'{part:06d}'.rstrip('0'):0<2}"

@@ -34,7 +34,7 @@ POLICIES = {
     "slow": "slow producers down",
     "refuse_produce": "refuse new messages",
     "refuse": "refuse messages and reads",
-    "stop_growth": "stop growth while the month is expected to cost more",
+    "stop_growth": "ceiling: stop growth",
 }
 
 
