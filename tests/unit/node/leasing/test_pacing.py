@@ -16,6 +16,7 @@ from data_plane.node.leasing.pacing import (
     SHARE_CHECK_MS,
     Pacing,
 )
+from data_plane.throttling.pacing import part_led
 from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.rules.budgets import Budget
 from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
@@ -392,6 +393,11 @@ def test_a_budget_slows_the_topic_that_it_is_of_by_the_partitions_of_that_topic_
     assert pace is not None and (pace.whose, pace.bytes_per_s) == ("topic orders of principal sa_robot", 200)
     assert pacing.safe_share(BrokerId(2), of_orders) == 100, "it leads one of the three"
     assert pacing.limit(KEY) == 10_000, "nothing else is slower"
+    assert pacing.safe_share(BrokerId(1), LimitKey(ACME, PRODUCE_RATE, "", "clicks")) == 0
+    assert part_led(store.image, BrokerId(1), ACME, "orders") == (2, 3)
+    assert part_led(store.image, BrokerId(1), ACME, "clicks") == (0, 0), (
+        "another topic's partitions are not counted"
+    )
 
 
 def test_a_principals_and_a_topics_lease_are_not_their_tenants() -> None:

@@ -161,6 +161,8 @@ def test_a_topic_that_is_slowed_no_more_lets_go_in_order() -> None:
         sent.topics[0].change(10**12, sent.broker.monotonic_ms())
         sent.topics = []
         sent.send(4, SLOWED)
+        assert sent.stream._batch_turns.move(sent.broker.monotonic_ms() + 1.0) == 0
+        assert sent.answers() == [0], "what waited begins a batch at a time, and not all in one turn"
         await asyncio.sleep(0.2)
         assert sent.answers() == [0, 1, 2, 3, 4]
         sent.end()
