@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
@@ -12,10 +13,23 @@ from penstock.contract.limits import (
     KEY_NAME_LENGTH_MAX,
     PRODUCE_BYTES_PER_S_MAX,
 )
-from penstock.rules.budgets import AMOUNT_MAX, COST, MEASURES, PERIODS, POLICIES, SLOW
+from penstock.rules.budgets import (
+    AMOUNT_MAX,
+    CHOSEN_POLICIES,
+    COST,
+    MEASURES,
+    MONTH,
+    PARTS,
+    PERIODS,
+    SLOW,
+    STOP_GROWTH,
+    period_at,
+)
 from penstock.rules.names import check_display_name, check_topic_name
+from penstock.rules.timestamps import moment_of, time_ms
 from quotas import budget_queries as queries
-from quotas.budget_queries import Rates
+from quotas import growth
+from quotas.budget_queries import Rates, UnitRates, UsedSince
 from quotas.models import Budget
 from tenants import actions as tenants
 from tenants import queries as tenant_queries
@@ -31,6 +45,7 @@ def create(
     actor: Actor,
     tenant: Tenant,
     rates: Rates,
+    used_since: UsedSince,
     *,
     name: str,
     period: str,
@@ -43,8 +58,8 @@ def create(
     service_account: str = "",
     counts_reads: bool = False,
 ) -> tuple[Tenant, Budget]:
-    """Counting begins now, with nothing: of what is produced, with `counts_reads` of what is delivered too. The tenant
-    as it is delivered, and the budget.
+    """Counting begins now, with what the period is known to have used: of what is produced, with `counts_reads` of what
+    is delivered too. The tenant as it is delivered, and the budget.
 
     Raises `InvalidRequest`, `AlreadyExists` (the name), `LimitExceeded`, `NotFound` (the service account).
     """
@@ -56,7 +71,8 @@ def create(
     with transaction.atomic():
         locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         account = tenant_queries.service_account(locked, service_account) if service_account else None
-        if measure == COST and rates(locked) is None:
+        prices = rates(locked) if measure == COST else None
+        if measure == COST and prices is None:
             raise InvalidRequest("measure: the tenant has no price book yet, so nothing has a cost")
         row = Budget(
             tenant=locked,
@@ -73,6 +89,8 @@ def create(
         )
         _check(row)
         queries.check_count(locked, 1)
+        first = moment_of(period_at(period, time_ms(timezone.now()))[0]).date()
+        row.used_before = _units(row, prices, used_since(locked, first, topic, account))
         row.save()
         _record(actor, locked, "budget.create", row, None, described(row))
         return tenants.touch_tenant(actor, locked), row
@@ -92,7 +110,8 @@ def change(actor: Actor, tenant: Tenant, public_id: str, given: Mapping[str, Any
         after = described(row)
         if after == before:
             return locked, row
-        written = [*CHANGEABLE]
+        growth.changed_by_people(row)
+        written = [*CHANGEABLE, "growth_stopped_at", "kept_bytes_max", "forecast_micro", "forecast_at"]
         if (row.amount, row.thresholds) != (before["amount"], before["thresholds"]):
             # What was said was said of another amount.
             row.noted_percent = 0
@@ -110,6 +129,17 @@ def remove(actor: Actor, tenant: Tenant, public_id: str) -> Tenant:
         _record(actor, locked, "budget.remove", row, described(row), None)
         row.delete()
         return tenants.touch_tenant(actor, locked)
+
+
+def _units(row: Budget, prices: UnitRates | None, used: Mapping[str, int]) -> int:
+    """Of the budget, as brokers count; rounded up, and no more than it may say."""
+    if prices is not None:
+        parts = used.get("bytes_in", 0) * prices.byte_in + used.get("messages_in", 0) * prices.message_in
+        return min(AMOUNT_MAX, -(-parts // PARTS))
+    counted = used.get(f"{row.measure}_in", 0)
+    if row.counts_reads:
+        counted += used.get(f"{row.measure}_out", 0)
+    return min(AMOUNT_MAX, counted)
 
 
 def described(row: Budget) -> dict[str, Any]:
@@ -134,18 +164,16 @@ def _check(row: Budget) -> None:
         raise InvalidRequest(f"amount: {row.amount} is not within 1 to {AMOUNT_MAX}")
     if len(row.thresholds) > THRESHOLDS_MAX or any(not 1 <= one <= PERCENT_MAX for one in row.thresholds):
         raise InvalidRequest(f"thresholds: at most {THRESHOLDS_MAX}, each within 1 to {PERCENT_MAX} percent")
-    if row.policy not in POLICIES:
-        raise InvalidRequest(f"policy: one of {', '.join(POLICIES)} required")
+    if row.policy not in CHOSEN_POLICIES:
+        raise InvalidRequest(f"policy: one of {', '.join(CHOSEN_POLICIES)} required")
+    if row.policy == STOP_GROWTH and ((row.measure, row.period) != (COST, MONTH) or row.topic or row.account):
+        raise InvalidRequest("policy: stop_growth is of a month's cost, and of the whole tenant")
     if not 0 <= row.slow_bytes_per_s <= PRODUCE_BYTES_PER_S_MAX:
         raise InvalidRequest(
             f"slow_bytes_per_s: {row.slow_bytes_per_s} is not within 0 to {PRODUCE_BYTES_PER_S_MAX}"
         )
     if (row.policy == SLOW) != bool(row.slow_bytes_per_s):
         raise InvalidRequest("slow_bytes_per_s: it goes with the policy slow, and the policy needs it")
-    if row.policy == SLOW and row.topic:
-        raise InvalidRequest(
-            "policy: slow is of the whole tenant or of a service account; a budget of a topic may refuse"
-        )
     if row.counts_reads and row.measure == COST:
         raise InvalidRequest("counts_reads: no price book prices what is delivered, so reading costs nothing")
     same = (

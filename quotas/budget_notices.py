@@ -17,7 +17,7 @@ from control_plane.audit.actor import system
 from control_plane.brokers.view import BudgetUseSeen
 from control_plane.mail import actions as mails
 from control_plane.mail.letter import Letter
-from penstock.rules.budgets import BYTES, COST, NOTIFY, REFUSE, REFUSE_PRODUCE, SLOW
+from penstock.rules.budgets import BYTES, COST, NOTIFY, REFUSE, REFUSE_PRODUCE, SLOW, STOP_GROWTH
 from penstock.rules.timestamps import moment_of
 from quotas.budget_queries import Rates, unit_of
 from quotas.models import Budget
@@ -131,12 +131,15 @@ def letter_of(row: Budget, use: BudgetUseSeen, currency: str) -> Letter:
 
 _WITHIN = " Owners, admins and people with the role billing can raise the amount; that works within seconds."
 _LATER = {
+    STOP_GROWTH: "Everything works as before. What grows by itself stops while the month is expected to cost more.",
     NOTIFY: "Everything works as before, also above the whole amount.",
     SLOW: "Everything works as before. Above the whole amount, messages are taken at the lower rate that is set.",
     REFUSE: "Everything works as before. Above the whole amount, new messages and reads are refused.",
     REFUSE_PRODUCE: "Everything works as before. Above the whole amount, new messages are refused.",
 }
 _NOW = {
+    STOP_GROWTH: "New topics, more partitions and longer retention are refused, and storage grows no more."
+    + _WITHIN,
     NOTIFY: "Everything works as before: this budget only counts.",
     SLOW: "Messages are taken at the lower rate that is set, until the period ends." + _WITHIN,
     REFUSE: "New messages and reads are refused until the period ends." + _WITHIN,

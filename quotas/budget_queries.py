@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 
 from django.db.models import Q, QuerySet
 
@@ -9,10 +10,11 @@ from control_plane.brokers.view import BudgetUseSeen
 from penstock.contract.errors import LimitExceeded, NotFound
 from penstock.contract.limits import BUDGETS_PER_TENANT_MAX
 from penstock.rules.access import ACCOUNT_KIND
-from penstock.rules.budgets import BYTES, COST, MESSAGES, PARTS
+from penstock.rules.budgets import BYTES, COST, MESSAGES, NOTIFY, PARTS, STOP_GROWTH, period_at
 from penstock.rules.budgets import Budget as BrokersBudget
+from penstock.rules.timestamps import time_ms
 from quotas.models import Budget
-from tenants.models import Tenant
+from tenants.models import ServiceAccount, Tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,8 @@ class UnitRates:
 
 Rates = Callable[[Tenant], UnitRates | None]
 """None: the tenant has no price book."""
+UsedSince = Callable[[Tenant, date, str, ServiceAccount | None], Mapping[str, int]]
+"""What is known to be used since a day began, by meter: of a topic (empty: all) and a service account (None: all)."""
 
 
 def budgets(tenant: Tenant) -> QuerySet[Budget]:
@@ -92,7 +96,7 @@ def as_sent(tenant: Tenant, rows: Iterable[Budget], rates: Rates) -> list[Broker
                 period=row.period,
                 amount=row.amount,
                 unit=unit,
-                policy=row.policy,
+                policy=NOTIFY if row.policy == STOP_GROWTH else row.policy,
                 slow_bytes_per_s=row.slow_bytes_per_s,
                 topic=row.topic,
                 principal="" if row.account is None else f"{ACCOUNT_KIND}{row.account.public_id}",
@@ -100,6 +104,8 @@ def as_sent(tenant: Tenant, rows: Iterable[Budget], rates: Rates) -> list[Broker
                 message_in=message_in,
                 byte_out=PARTS * (row.counts_reads and row.measure == BYTES),
                 message_out=PARTS * (row.counts_reads and row.measure == MESSAGES),
+                used_before=row.used_before,
+                first_began_ms=_first_began_ms(row) if row.used_before else 0,
             )
         )
     return found
@@ -123,7 +129,30 @@ def used_of(row: Budget, uses: Mapping[tuple[str, str], BudgetUseSeen] | None, n
     if uses is None:
         return None
     found = uses.get((row.tenant.public_id, row.public_id))
-    return 0 if found is None or found.ends_ms <= now_ms else found.used
+    return used_before(row, now_ms) if found is None or found.ends_ms <= now_ms else found.used
+
+
+def with_use_before(
+    rows: Iterable[Budget], uses: Mapping[tuple[str, str], BudgetUseSeen], now_ms: int
+) -> dict[tuple[str, str], BudgetUseSeen]:
+    """As brokers say it, and of budgets of which they have not counted anything what was used before them."""
+    found = dict(uses)
+    for row in rows:
+        key, used = (row.tenant.public_id, row.public_id), used_before(row, now_ms)
+        if used and key not in found:
+            began_ms, ends_ms = period_at(row.period, now_ms)
+            found[key] = BudgetUseSeen(began_ms=began_ms, ends_ms=ends_ms, used=used)
+    return found
+
+
+def used_before(row: Budget, now_ms: int) -> int:
+    """In the present period."""
+    return row.used_before if _first_began_ms(row) == period_at(row.period, now_ms)[0] else 0
+
+
+def _first_began_ms(row: Budget) -> int:
+    """When the period began in which it was made."""
+    return period_at(row.period, time_ms(row.created_at))[0]
 
 
 def _present() -> QuerySet[Budget]:

@@ -79,6 +79,15 @@ class Budget(models.Model):
     """None = all who produce and read."""
     counts_reads = models.BooleanField(default=False, db_default=False)
     """What is delivered to consumers counts as well, as what is produced does."""
+    used_before = models.PositiveBigIntegerField(default=0, db_default=0)
+    """Units that the period in which it was made had used by then, as usage was known."""
+    growth_stopped_at = models.DateTimeField(null=True)
+    """Of a ceiling: since when growth is refused; None: it is not."""
+    kept_bytes_max = models.PositiveBigIntegerField(null=True)
+    """What the tenant may keep while growth is refused; None: what its limits say."""
+    forecast_micro = models.PositiveBigIntegerField(null=True)
+    """What the month is expected to cost, as of the next one; None: it is not known."""
+    forecast_at = models.DateTimeField(null=True)
     noted_period_ms = models.BigIntegerField(default=0)
     """The first ms of the period that the next two are of."""
     noted_percent = models.PositiveIntegerField(default=0)

@@ -35,6 +35,7 @@ from penstock.rules.credentials import Credential
 from penstock.rules.timestamps import time_ms
 from quotas.account_queries import limits_on_brokers
 from quotas.budget_queries import on_brokers as budgets_on_brokers
+from quotas.growth import kept_max_by_tenant, storage_on_brokers
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import observed as observed_tenants
@@ -375,7 +376,9 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         connection_attempts_per_s=limits.connection_attempts_per_s,
         rate_burst_ms=limits.rate_burst_ms,
         rate_floor_percent=limits.rate_floor_percent,
-        storage_bytes_max=limits.storage_bytes_max,
+        storage_bytes_max=storage_on_brokers(
+            limits.storage_bytes_max, kept_max_by_tenant(tenant).get(tenant.pk)
+        ),
         suspended=tenant.stopped,
         principals=limits_on_brokers(tenant),
         budgets=budgets_on_brokers(tenant, unit_rates),

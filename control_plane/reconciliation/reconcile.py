@@ -42,6 +42,7 @@ from penstock.rules.names import AUDIT_TOPIC
 from penstock.rules.principal_limits import limits_digest
 from quotas.account_queries import principal_limits_by_tenant
 from quotas.budget_queries import by_tenant as budgets_by_tenant
+from quotas.growth import kept_max_by_tenant, storage_on_brokers
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import observed as observed_tenants
@@ -135,6 +136,7 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
     on_brokers = {tenant.tenant: tenant for tenant in seen.tenants}
     later = seen.feature_level >= LATER_QUOTAS_FROM_LEVEL
     principals = principal_limits_by_tenant() if later else {}
+    kept_max = kept_max_by_tenant()
     budgets = budgets_by_tenant(unit_rates) if later else {}
     for row in tenants.all_tenants().order_by("pk").iterator():
         if not _judged(row, seen):
@@ -149,6 +151,7 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
                 seen.feature_level,
                 limits_digest(principals.get(row.public_id, {})),
                 budgets_digest(budgets.get(row.public_id, ())),
+                kept_max.get(row.pk),
             )
         )
         if not why:
@@ -162,8 +165,11 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             yield Finding(object_id=row.public_id, what=why)
 
 
-def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int, principals: str, budgets: str) -> str:
+def _tenant_difference(
+    row: Tenant, found: view.TenantSeen, level: int, principals: str, budgets: str, kept_max: int | None
+) -> str:
     limits = limits_of(row)
+    storage = storage_on_brokers(limits.storage_bytes_max, kept_max)
     later = level >= LATER_QUOTAS_FROM_LEVEL
     if found.generation > row.generation:
         return f"the brokers have generation {found.generation}, {row.generation} is wanted"
@@ -181,7 +187,7 @@ def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int, principa
         ),
         ("rate_burst_ms", found.rate_burst_ms, limits.rate_burst_ms if later else 0),
         ("rate_floor_percent", found.rate_floor_percent, limits.rate_floor_percent if later else 0),
-        ("storage_bytes_max", found.storage_bytes_max, limits.storage_bytes_max if later else 0),
+        ("storage_bytes_max", found.storage_bytes_max, storage if later else 0),
         ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:

@@ -3,7 +3,9 @@
 import logging
 
 from celery import shared_task
+from django.utils import timezone
 
+from billing.expected_costs import expected_month
 from billing.unit_rates import unit_rates
 from control_plane import looks, schedule
 from control_plane.brokers import client
@@ -11,7 +13,8 @@ from control_plane.reconciliation import purging
 from control_plane.reconciliation.rounds import Rounds
 from control_plane.topics import queries as topics
 from penstock.contract.errors import BrokerUnavailable
-from quotas import budget_notices, budget_queries, storage_warnings
+from penstock.rules.timestamps import time_ms
+from quotas import budget_notices, budget_queries, growth, storage_warnings
 from tenants.closing import queries as closing
 from tenants.credentials import current_version
 from tenants.key_use import actions, peppers
@@ -65,14 +68,18 @@ def note_key_use() -> None:
 @shared_task(name="cluster.note_budgets")
 def note_budgets() -> None:
     """Ask what was counted of budgets, and write about thresholds that were reached; brokers that are away are asked
-    the next time.
+    the next time. Stop what grows by itself where a ceiling of cost is expected to be reached.
     """
+    growth.look(
+        expected_month, lambda tenant: client.tenant_use(tenant.public_id).storage_bytes, timezone.now()
+    )
     rows = list(budget_queries.all_budgets())
     seen = client.budget_use(list(dict.fromkeys(row.tenant.public_id for row in rows))) if rows else {}
     if seen is None:
         _log.warning("the use of budgets was not asked: the brokers do not answer")
         return
-    budget_notices.note(rows, seen, unit_rates)
+    now_ms = time_ms(timezone.now())
+    budget_notices.note(rows, budget_queries.with_use_before(rows, seen, now_ms), unit_rates)
 
 
 @shared_task(name="cluster.reconcile")

@@ -9,12 +9,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from billing.budget_usage import used_since
 from billing.unit_rates import unit_rates
 from control_plane.api import etags, shapes
 from control_plane.brokers import client as brokers
 from control_plane.rest.views import TenantView, is_delivered
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX
-from penstock.rules.budgets import COST, MEASURES, PERIODS, POLICIES, period_at
+from penstock.rules.budgets import CHOSEN_POLICIES, COST, MEASURES, PERIODS, period_at
 from penstock.rules.timestamps import moment_of, time_ms
 from quotas import budget_actions as actions
 from quotas import budget_notices
@@ -28,7 +29,9 @@ _AMOUNT = "In a period: bytes, messages, or micro-units of the currency."
 _THRESHOLDS = "Percents of the amount at which owners get an e-mail and webhooks an event."
 _POLICY = (
     "What happens at the full amount: `notify` nothing else, `slow` the produce rate of `slow_bytes_per_s`,"
-    " `refuse_produce` no new messages, `refuse` neither messages nor reads."
+    " `refuse_produce` no new messages, `refuse` neither messages nor reads. `stop_growth`, of a month's cost alone: no"
+    " new topics, partitions, copies and longer retention, and a twentieth more storage at most, while the month is"
+    " expected to cost the amount."
 )
 _READS = "Whether each delivery to a consumer counts too; of bytes and messages."
 _SLOW = "With the policy `slow`: bytes per second of batches as sent, over all brokers; else 0."
@@ -42,7 +45,7 @@ class BudgetInput(shapes.StrictSerializer):
         help_text="`bytes` and `messages` as produced; `cost` of what is produced, by the price book.",
     )
     amount = serializers.IntegerField(help_text=_AMOUNT)
-    policy = serializers.ChoiceField(choices=POLICIES, help_text=_POLICY)
+    policy = serializers.ChoiceField(choices=CHOSEN_POLICIES, help_text=_POLICY)
     thresholds = serializers.ListField(
         required=False,
         child=serializers.IntegerField(),
@@ -66,7 +69,7 @@ class BudgetChange(shapes.StrictSerializer):
     amount = serializers.IntegerField(
         required=False, help_text=_AMOUNT + " A higher one releases within seconds."
     )
-    policy = serializers.ChoiceField(required=False, choices=POLICIES, help_text=_POLICY)
+    policy = serializers.ChoiceField(required=False, choices=CHOSEN_POLICIES, help_text=_POLICY)
     thresholds = serializers.ListField(
         required=False, child=serializers.IntegerField(), help_text=_THRESHOLDS
     )
@@ -81,7 +84,7 @@ class BudgetShape(serializers.Serializer[Any]):
     measure = serializers.ChoiceField(choices=MEASURES)
     amount = serializers.IntegerField(help_text=_AMOUNT)
     unit = serializers.SerializerMethodField(help_text="bytes, messages, or as micro-USD.")
-    policy = serializers.ChoiceField(choices=POLICIES)
+    policy = serializers.ChoiceField(choices=CHOSEN_POLICIES)
     slow_bytes_per_s = serializers.IntegerField(help_text=_SLOW)
     thresholds = serializers.ListField(child=serializers.IntegerField(), help_text=_THRESHOLDS)
     topic = serializers.CharField(help_text="Empty: of all topics.")
@@ -91,7 +94,11 @@ class BudgetShape(serializers.Serializer[Any]):
     counts_reads = serializers.BooleanField(help_text=_READS)
     period_began = serializers.SerializerMethodField()
     counted_since = serializers.SerializerMethodField(
-        help_text="Since when `used` counts: the period's beginning, or the budget's where it was made within."
+        help_text="Since when brokers count: the period's beginning, or the budget's where it was made within."
+    )
+    used_before = serializers.SerializerMethodField(
+        help_text="What the period had used before `counted_since`, as usage was known when the budget was made; it is"
+        " in `used`."
     )
     period_ends = serializers.SerializerMethodField()
     used = serializers.SerializerMethodField(
@@ -101,6 +108,15 @@ class BudgetShape(serializers.Serializer[Any]):
     noted_percent = serializers.SerializerMethodField(
         help_text="The highest threshold that was said in this period; 0 = none."
     )
+    growth_stopped_at = shapes.Moment(
+        allow_null=True, help_text="With `stop_growth`: since when growth is refused; null: it is not."
+    )
+    forecast = serializers.IntegerField(
+        source="forecast_micro",
+        allow_null=True,
+        help_text="With `stop_growth`: what the month is expected to cost, in micro-units; null: not known.",
+    )
+    forecast_at = shapes.Moment(allow_null=True)
     created_at = shapes.Moment()
 
     def get_unit(self, row: Budget) -> str:
@@ -114,6 +130,9 @@ class BudgetShape(serializers.Serializer[Any]):
     def get_counted_since(self, row: Budget) -> Any:
         began = moment_of(self._period(row)[0])
         return shapes.Moment().to_representation(max(began, row.created_at))
+
+    def get_used_before(self, row: Budget) -> int:
+        return queries.used_before(row, self.context["now_ms"])
 
     @extend_schema_field(shapes.Moment())
     def get_period_ends(self, row: Budget) -> Any:
@@ -197,10 +216,11 @@ class BudgetsView(_BudgetsView):
         },
     )
     def post(self, request: Request) -> Response:
-        """Make a budget. Brokers count from now on, and act at the full amount."""
+        """Make a budget. What the period is known to have used counts; brokers count from now on, and act at the full
+        amount."""
         given = BudgetInput(data=request.data)
         given.is_valid(raise_exception=True)
-        tenant, row = actions.create(self.actor, self.tenant, unit_rates, **given.validated_data)
+        tenant, row = actions.create(self.actor, self.tenant, unit_rates, used_since, **given.validated_data)
         return self.answer(tenant, row, 201)
 
 

@@ -33,6 +33,7 @@ from penstock.contract.errors import (
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.names import AUDIT_TOPIC, check_topic_name
+from quotas import growth
 from quotas.partition_changes import ChangesOfHour, no_longer_made, note, spend
 from quotas.queries import limits_of
 from tenants.actions import check_open
@@ -95,6 +96,7 @@ def create_topics(
             check_open(locked)
         allowed, used = _limit(tenant)
         hour = ChangesOfHour(tenant)
+        ceiling = growth.refusal(tenant, "another topic") if counts(actor) else None
         plan, topics = limits_of(tenant), Topic.objects.filter(tenant=tenant, deleted_at=None).count()
         there = Topic.objects.filter(
             tenant=tenant, deleted_at=None, binned_at=None, name__in=[topic.name for topic in asked]
@@ -111,6 +113,8 @@ def create_topics(
                 found.append(topics_reached(tenant, topic.name, topics, plan.topics_max))
             elif above := above_limits(plan, topic.name, whole.to_dict()):
                 found.append(above)
+            elif ceiling is not None:
+                found.append(ceiling)
             elif counts(actor) and (too_many := hour.refusal(topic.name, topic.partitions)):
                 found.append(too_many)
             else:
@@ -192,6 +196,9 @@ def update_topic(
             _within_limit(tenant, name, wanted - topic.partitions)
         if wanted == topic.partitions and merged == topic.settings:
             return topic
+        grows = "more partitions" if wanted > topic.partitions else growth.grows(topic.settings, merged)
+        if grows and counts(actor) and (ceiling := growth.refusal(tenant, grows)):
+            raise ceiling
         changed = {key: value for key, value in merged.items() if value != topic.settings[key]}
         if above := above_limits(limits_of(tenant), name, changed):
             raise above

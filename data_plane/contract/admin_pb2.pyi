@@ -37,7 +37,7 @@ class PutTenantRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., principals: _Optional[_Iterable[_Union[PrincipalLimits, _Mapping]]] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ...) -> None: ...
 
 class Budget(_message.Message):
-    __slots__ = ("budget_id", "name", "period", "amount", "unit", "policy", "slow_bytes_per_s", "topic", "principal", "byte_in", "message_in", "byte_out", "message_out")
+    __slots__ = ("budget_id", "name", "period", "amount", "unit", "policy", "slow_bytes_per_s", "topic", "principal", "byte_in", "message_in", "byte_out", "message_out", "used_before", "first_began_ms")
     BUDGET_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,8 @@ class Budget(_message.Message):
     MESSAGE_IN_FIELD_NUMBER: _ClassVar[int]
     BYTE_OUT_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_OUT_FIELD_NUMBER: _ClassVar[int]
+    USED_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
     budget_id: str
     name: str
     period: str
@@ -64,7 +66,9 @@ class Budget(_message.Message):
     message_in: int
     byte_out: int
     message_out: int
-    def __init__(self, budget_id: _Optional[str] = ..., name: _Optional[str] = ..., period: _Optional[str] = ..., amount: _Optional[int] = ..., unit: _Optional[str] = ..., policy: _Optional[str] = ..., slow_bytes_per_s: _Optional[int] = ..., topic: _Optional[str] = ..., principal: _Optional[str] = ..., byte_in: _Optional[int] = ..., message_in: _Optional[int] = ..., byte_out: _Optional[int] = ..., message_out: _Optional[int] = ...) -> None: ...
+    used_before: int
+    first_began_ms: int
+    def __init__(self, budget_id: _Optional[str] = ..., name: _Optional[str] = ..., period: _Optional[str] = ..., amount: _Optional[int] = ..., unit: _Optional[str] = ..., policy: _Optional[str] = ..., slow_bytes_per_s: _Optional[int] = ..., topic: _Optional[str] = ..., principal: _Optional[str] = ..., byte_in: _Optional[int] = ..., message_in: _Optional[int] = ..., byte_out: _Optional[int] = ..., message_out: _Optional[int] = ..., used_before: _Optional[int] = ..., first_began_ms: _Optional[int] = ...) -> None: ...
 
 class PrincipalLimits(_message.Message):
     __slots__ = ("principal", "produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s")

@@ -239,18 +239,20 @@ class LeaseRequestHead(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., answered: _Optional[int] = ..., wishes: _Optional[_Iterable[_Union[LeaseWish, _Mapping]]] = ..., partial: _Optional[bool] = ..., whole: _Optional[bool] = ...) -> None: ...
 
 class LeaseWish(_message.Message):
-    __slots__ = ("tenant", "limit", "holds", "wants", "principal")
+    __slots__ = ("tenant", "limit", "holds", "wants", "principal", "topic")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     WANTS_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     limit: str
     holds: int
     wants: int
     principal: str
-    def __init__(self, tenant: _Optional[str] = ..., limit: _Optional[str] = ..., holds: _Optional[int] = ..., wants: _Optional[int] = ..., principal: _Optional[str] = ...) -> None: ...
+    topic: str
+    def __init__(self, tenant: _Optional[str] = ..., limit: _Optional[str] = ..., holds: _Optional[int] = ..., wants: _Optional[int] = ..., principal: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class StorageReportHead(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "kept", "whole", "full")

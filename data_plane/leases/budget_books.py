@@ -131,7 +131,8 @@ class BudgetBooks:
             book = self._books[key] = _Book(stored or BudgetUse(began_ms=0, ends_ms=0))
         began_ms, ends_ms = period_at(budget.period, wall_ms)
         if began_ms > book.use.began_ms:
-            book = self._books[key] = _Book(BudgetUse(began_ms=began_ms, ends_ms=ends_ms))
+            used = budget.used_before_in(began_ms)
+            book = self._books[key] = _Book(BudgetUse(began_ms=began_ms, ends_ms=ends_ms, granted=used))
         return book
 
     def _account(self, book: _Book, request: BudgetRequest) -> _Account:

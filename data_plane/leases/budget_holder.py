@@ -18,7 +18,7 @@ from enum import Enum
 from data_plane.leases.budget_terms import ENTRIES_MAX, BudgetAnswer, BudgetRequest, Want
 from data_plane.metadata.budget_use import BudgetKey, BudgetUse
 from penstock.contract.ids import BrokerId
-from penstock.rules.budgets import PARTS, Budget
+from penstock.rules.budgets import PARTS, Budget, period_at
 
 FLOOR = 200
 HOLD_MS = 5_000
@@ -169,7 +169,9 @@ class BudgetHolder:
         """
         use = self._stored(key)
         if use is None or use.began_ms < own.began_ms:
-            return own.began_ms, budget.amount  # the record has not come here yet
+            # The record has not come here yet.
+            used = budget.used_before and budget.used_before_in(period_at(budget.period, wall_ms)[0])
+            return own.began_ms, max(0, budget.amount - used)
         if wall_ms >= use.ends_ms and (use.began_ms != own.began_ms or own.answered_wall_ms < use.ends_ms):
             return 0, budget.amount
         return use.began_ms, max(0, budget.amount - use.granted)

@@ -25,6 +25,8 @@ class LimitKey:
     """As in `data_plane.metadata.model.TenantQuotas`."""
     principal: str = ""
     """Of all the tenant's, whose own limit it is; empty: the limit is all the tenant's."""
+    topic: str = ""
+    """Of all the tenant's or the principal's, the topic that it is of; empty: the limit is of all topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -228,6 +228,7 @@ class BrokerNode:
             fairness=self.fairness,
             pace=self.leasing.pace,
             own_pace=self.leasing.own_pace,
+            topic_paces=self.leasing.topic_paces,
             storage_refusal=self.storage.refusal,
             budgets=self.budgets.of,
             replicas=replicas,

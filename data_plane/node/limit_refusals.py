@@ -2,12 +2,17 @@
 
 OF_PRINCIPAL = "principal:"
 """Before the name of a limit that one principal of the tenant has to itself."""
+OF_TOPIC = "topic:"
+"""Before the name of a limit of one topic, of the tenant's or of one principal's."""
 PAIRS_MAX = 2_000
 """Pairs of a tenant and a limit that are counted apart; what comes beyond them is counted without its tenant."""
 
 
-def of_whom(limit: str, principal: str) -> str:
-    """As a limit is counted: that of a principal (empty: of all the tenant's) apart, and not by principal."""
+def of_whom(limit: str, principal: str, topic: str = "") -> str:
+    """As a limit is counted: that of a principal (empty: of all the tenant's) apart, and not by principal; that of a
+    topic likewise."""
+    if topic:
+        return f"{OF_TOPIC}{limit}"
     return f"{OF_PRINCIPAL}{limit}" if principal else limit
 
 

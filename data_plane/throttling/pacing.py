@@ -15,6 +15,7 @@ from data_plane.metadata.model import PartitionRecord
 from data_plane.throttling.line import Line
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
 from penstock.contract.invariant import invariant
+from penstock.contract.limits import MIB
 
 HOLD_MS_MAX = 4_000
 """A batch is delayed at most so long at the rate there is: well below what a client takes for a broken stream."""
@@ -27,6 +28,10 @@ COME_BACK_MS_MAX = 2 * HOLD_MS_MAX
 """A refused producer comes back within this: shares of a rate change every second, and what was reckoned at a small
 one, with much delayed that came at a large one, would keep it away long after its turn.
 """
+
+DELAYED_OF_TOPIC_MAX = 2 * MIB
+"""What a topic that is slowed may have delayed on a broker before it is refused, and one batch: far less than a stream
+may have unanswered, so that the stream's other topics go on."""
 
 _HOPE_MS = 500
 """Until the rate that is hoped for has come, for who is refused before."""
@@ -53,6 +58,8 @@ class Pace:
         is judged now. Who adds to it takes away as much, also when nothing enters after all."""
         self.principal = ""
         """Whose limit it is; empty: it is all the tenant's."""
+        self.topic = ""
+        """The topic that it is of; empty: of all."""
         self.line = Line()
         """Who waits until everything has passed, before they let more in."""
         self._hoped_bytes_per_s, self._hopes_until_ms = 0, float("-inf")
@@ -64,7 +71,15 @@ class Pace:
     @property
     def whose(self) -> str:
         """For refusals."""
-        return f"principal {self.principal.rpartition(':')[2]}" if self.principal else "the tenant"
+        parts = [f"topic {self.topic}"] if self.topic else []
+        if self.principal:
+            parts.append(f"principal {self.principal.rpartition(':')[2]}")
+        return " of ".join(parts) or "the tenant"
+
+    @property
+    def hold_ms_max(self) -> float:
+        """A batch is delayed at most so long at the rate there is."""
+        return min(HOLD_MS_MAX, DELAYED_OF_TOPIC_MAX * 1000 / self.bytes_per_s) if self.topic else HOLD_MS_MAX
 
     def change(self, bytes_per_s: int, now_ms: float) -> None:
         """Another rate from now on: what is still to pass then takes another time."""
@@ -106,7 +121,7 @@ class Pace:
         """Let a batch in and answer how many ms to delay it (0 = it passes now), or None: refused."""
         if may_refuse and self.refuses(now_ms):
             return None
-        if self._judged_ms(now_ms) <= HOLD_MS_MAX / 2:
+        if self._judged_ms(now_ms) <= self.hold_ms_max / 2:
             self._full = False
         wait_ms = self.clears_in_ms(now_ms)
         self.let_in += size
@@ -114,7 +129,7 @@ class Pace:
 
     def refuses(self, now_ms: float) -> bool:
         """Whether a batch that comes now is refused, which then counts as refused."""
-        if self._judged_ms(now_ms) <= (HOLD_MS_MAX / 2 if self._full else HOLD_MS_MAX):
+        if self._judged_ms(now_ms) <= self.hold_ms_max / (2 if self._full else 1):
             return False
         self._full = True
         self.refused += 1
@@ -135,7 +150,7 @@ class Pace:
     def refuses_for_ms(self, now_ms: float) -> int:
         """Until a refused producer finds capacity again, if the rate stays as it is."""
         hoping_ms = _HOPE_MS if now_ms < self._hopes_until_ms else 0
-        return max(1, int(self._judged_ms(now_ms) - HOLD_MS_MAX / 2) + 1 + hoping_ms)
+        return max(1, int(self._judged_ms(now_ms) - self.hold_ms_max / 2) + 1 + hoping_ms)
 
     def come_back_in_ms(self, now_ms: float) -> int:
         """When a refused producer may come back: the same, COME_BACK_MS_MAX at most."""
@@ -159,25 +174,27 @@ class Pace:
         self._passed = min(self._passed, self.let_in + self._burst)
 
 
-def part_led(image: ClusterImage, broker: BrokerId, tenant: TenantId) -> tuple[int, int]:
-    """(partitions of the tenant that the broker leads, that any broker leads)."""
+def part_led(image: ClusterImage, broker: BrokerId, tenant: TenantId, topic: str = "") -> tuple[int, int]:
+    """(partitions of the tenant, or of that topic of it, that the broker leads, that any broker leads)."""
     mine = led = 0
-    for record in _partitions(image, tenant):
+    for record in _partitions(image, tenant, topic):
         led += record.leader != NO_BROKER
         mine += record.leader == broker
     return mine, led
 
 
-def part_copied(image: ClusterImage, broker: BrokerId, tenant: TenantId) -> tuple[int, int]:
-    """(replicas of the tenant's partitions on the broker, on all brokers): consumers read from followers as well."""
+def part_copied(image: ClusterImage, broker: BrokerId, tenant: TenantId, topic: str = "") -> tuple[int, int]:
+    """(replicas of the tenant's partitions, or of that topic's, on the broker, on all brokers): consumers read from
+    followers as well."""
     mine = copies = 0
-    for record in _partitions(image, tenant):
+    for record in _partitions(image, tenant, topic):
         copies += len(record.replicas)
         mine += broker in record.replicas
     return mine, copies
 
 
-def _partitions(image: ClusterImage, tenant: TenantId) -> Iterator[PartitionRecord]:
-    for topic_id in image.names_of.get(tenant, {}).values():
+def _partitions(image: ClusterImage, tenant: TenantId, topic: str) -> Iterator[PartitionRecord]:
+    names = image.names_of.get(tenant, {})
+    for topic_id in names.values() if not topic else [names[topic]] if topic in names else ():
         for block in image.blocks.get(topic_id, {}).values():
             yield from block.partitions.values()

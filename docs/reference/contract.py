@@ -103,7 +103,8 @@ def _tenant_limits() -> tuple[str, ...]:
         "`rate_floor_percent`.",
         "A service account may have `produce_bytes_per_s`, `consume_bytes_per_s` and `requests_per_s` of its own "
         "beside the tenant's (`penstock limits`). Above one the outcome is the same; it names `principal sa_…`, "
-        "and it is counted with `principal:` before the limit. Both limits hold.",
+        "and it is counted with `principal:` before the limit. Both limits hold. What a budget slows of one topic is "
+        "refused likewise; it names `topic …`, and is counted with `topic:`.",
         "Version 1 of the plans that are shipped:",
         table(["plan", *map(code, plans.LIMIT_NAMES)], shipped),
     )

@@ -16,12 +16,15 @@ from penstock.contract.errors import NotFound
 from penstock.rest.client import RestClient, segment
 
 _MEASURES = ("cost", "bytes", "messages")
-_POLICIES = ("notify", "slow", "refuse_produce", "refuse")
+_POLICIES = ("notify", "slow", "refuse_produce", "refuse", "stop_growth")
 _MICRO = 1_000_000
 _BAR = 20
 _whose = whose_option("budgets")
 _AMOUNT = "In a period: 500GB, 1000000 messages, or 12.50 of the currency."
-_POLICY = "At the full amount: notify nothing else, slow down producers, refuse_produce, or refuse reads too."
+_POLICY = (
+    "At the full amount: notify nothing else, slow down producers, refuse_produce, or refuse reads too. stop_growth, of"
+    " a month's cost: no new topics, partitions and storage while the month is expected to cost it."
+)
 
 
 @click.group(name="budget", cls=Group, path=("budget",))
@@ -75,6 +78,7 @@ def budget_show(budget_id: str, token_file: Path | None, tenant: str | None, tim
         "penstock budget create monthly --measure bytes --amount 500GB",
         "penstock budget create tests --measure messages --amount 1000000 --period day --policy refuse_produce",
         "penstock budget create spend --measure cost --amount 250.00 --policy slow --slow-bytes-per-s 100000",
+        "penstock budget create ceiling --measure cost --amount 500.00 --policy stop_growth",
         "penstock budget create robot --measure bytes --amount 1TB --service-account sa_... --policy refuse",
     ],
 )
@@ -110,7 +114,7 @@ def budget_create(
     tenant: str | None,
     timeout: float,
 ) -> None:
-    """Make a budget. Brokers count from now on."""
+    """Make a budget. What the period is known to have used counts, and brokers count from now on."""
     given = {
         "name": name,
         "period": period,
@@ -245,9 +249,20 @@ def _show(found: dict[str, Any]) -> None:
             ["counted", _counted(found)],
             ["period", f"{found['period_began']} to {found['period_ends']}"],
             ["at the full amount", _policy(found)],
+            *_ceiling(found),
             ["thresholds", ", ".join(f"{one} %" for one in found["thresholds"]) or "none"],
         ],
     )
+
+
+def _ceiling(one: dict[str, Any]) -> list[list[str]]:
+    if one["policy"] != "stop_growth":
+        return []
+    expected = (
+        "not known yet" if one["forecast"] is None else f"{_shown(one, one['forecast'])} at the month's end"
+    )
+    stopped = f"refused since {one['growth_stopped_at']}" if one["growth_stopped_at"] else "allowed"
+    return [["expected", expected], ["growth", stopped]]
 
 
 def _counted(one: dict[str, Any]) -> str:
@@ -257,7 +272,7 @@ def _counted(one: dict[str, Any]) -> str:
     return (
         what
         if since == one["period_began"]
-        else f"{what}, since {since}: what was used before does not count"
+        else f"{what}, since {since}; before that {_shown(one, one.get('used_before', 0))}"
     )
 
 

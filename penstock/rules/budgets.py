@@ -22,6 +22,10 @@ NOTIFY, SLOW, REFUSE_PRODUCE, REFUSE = "notify", "slow", "refuse_produce", "refu
 POLICIES = (NOTIFY, SLOW, REFUSE_PRODUCE, REFUSE)
 """What happens at the full amount: nothing but notices, a lower produce rate, no more messages, neither messages nor
 reads."""
+STOP_GROWTH = "stop_growth"
+"""Of a ceiling of cost: nothing grows while the month is expected to cost more. Brokers only count it, as NOTIFY."""
+CHOSEN_POLICIES = (*POLICIES, STOP_GROWTH)
+"""Those that people choose from."""
 BUDGET = "budget"
 """As a limit is named in errors and counts."""
 PARTS = 10**9
@@ -42,7 +46,8 @@ class Budget:
     """What people call one: bytes, messages, or micro-units of a currency."""
     policy: str
     slow_bytes_per_s: int = 0
-    """The produce rate at the full amount, with policy SLOW: of the tenant, or of the principal that it is of."""
+    """The rate at the full amount, with policy SLOW: of what the tenant produces, or of the topic or principal that it
+    is of; of a budget that counts reads, of what they read as well."""
     topic: str = ""
     """Of this topic alone; empty: of all."""
     principal: str = ""
@@ -53,6 +58,9 @@ class Budget:
     byte_out: int = 0
     """As delivered to consumers."""
     message_out: int = 0
+    used_before: int = 0
+    """Units that the period which began at `first_began_ms` used before the budget was made."""
+    first_began_ms: int = 0
 
     def __post_init__(self) -> None:
         invariant(0 < self.amount <= AMOUNT_MAX, "an amount is a whole number above 0")
@@ -60,15 +68,28 @@ class Budget:
         invariant(
             min(self.byte_in, self.message_in, self.byte_out, self.message_out) >= 0, "no price is negative"
         )
+        invariant(
+            0 <= self.used_before <= AMOUNT_MAX and self.first_began_ms >= 0,
+            "what was used is no less than nothing",
+        )
 
     @property
     def refuses(self) -> bool:
         """Whether it stops what is above it."""
         return self.policy in (REFUSE_PRODUCE, REFUSE)
 
+    @property
+    def counts_reads(self) -> bool:
+        """Whether a delivery uses some of it."""
+        return self.byte_out > 0 or self.message_out > 0
+
     def counts(self, topic: str, principal: str) -> bool:
         """Whether a message of that topic, sent or read by that owner of a key, is the budget's."""
         return self.topic in ("", topic) and self.principal in ("", principal)
+
+    def used_before_in(self, began_ms: int) -> int:
+        """Units of the period that began then which no broker counted."""
+        return self.used_before if began_ms == self.first_began_ms else 0
 
     def produced(self, messages: int, size: int) -> int:
         """Parts."""

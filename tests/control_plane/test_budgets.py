@@ -1,11 +1,14 @@
 """Budgets of a tenant: made, changed and removed by those who may, sent to brokers, and said at thresholds."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from billing.budget_usage import used_since
+from billing.cost_models import PrincipalDay
+from billing.models import UsageDay
 from billing.price_actions import publish_first_price_book
 from billing.unit_rates import unit_rates
 from control_plane.access import list_actions, restore_actions
@@ -22,7 +25,7 @@ from quotas import budget_notices as notices
 from quotas import budget_queries as queries
 from quotas.budget_queries import UnitRates
 from quotas.models import Budget
-from tenants.models import Tenant
+from tenants.models import ApiKey, Tenant
 from tenants.roles import Standing
 from tests.control_plane.world import ACTOR, call, make_house, make_tenant
 
@@ -44,7 +47,7 @@ def no_prices(tenant: Tenant) -> UnitRates | None:
 
 
 def made(tenant: Tenant, **more: Any) -> Budget:
-    return actions.create(ACTOR, tenant, no_prices, **{**WANTED, **more})[1]
+    return actions.create(ACTOR, tenant, no_prices, used_since, **{**WANTED, **more})[1]
 
 
 def seen(row: Budget, used: int, began_ms: int = BEGAN_MS) -> dict[tuple[str, str], BudgetUseSeen]:
@@ -95,7 +98,6 @@ def test_owners_admins_and_billing_make_budgets_and_developers_and_keys_do_not()
         ({"policy": "explode"}, "policy: one of"),
         ({"policy": "slow"}, "slow_bytes_per_s"),
         ({"slow_bytes_per_s": 5}, "slow_bytes_per_s"),
-        ({"policy": "slow", "slow_bytes_per_s": 5, "topic": "orders"}, "of the whole tenant"),
         ({"topic": "__usage"}, "service's own"),
         ({"name": "two\nlines"}, "name"),
     ],
@@ -135,7 +137,7 @@ def test_brokers_get_budgets_with_prices_of_a_byte_and_a_message() -> None:
     account = list_actions.create_account(ACTOR, tenant, name="robot")
     made(tenant, name="m", topic="orders")
     made(tenant, name="b", measure="bytes", service_account=account.public_id)
-    actions.create(ACTOR, tenant, unit_rates, **{**WANTED, "name": "c", "measure": "cost"})
+    actions.create(ACTOR, tenant, unit_rates, used_since, **{**WANTED, "name": "c", "measure": "cost"})
     prices = unit_rates(tenant)
     assert prices is not None and prices.currency == "USD" and prices.byte_in > 0 and prices.message_in > 0
     messages, size, cost = queries.on_brokers(tenant, unit_rates)
@@ -228,3 +230,67 @@ def test_use_is_shown_with_the_budget() -> None:
     assert queries.used_of(row, {}, NOW_MS) == 0
     assert queries.used_of(row, seen(row, 70), NOW_MS) == 70
     assert queries.used_of(row, seen(row, 70), ENDS_MS) == 0, "the record is of the period before"
+
+
+def test_what_the_period_used_before_the_budget_was_made_counts() -> None:
+    house = make_house("acme")
+    tenant, today = house.tenant, timezone.now().date()
+    account = list_actions.create_account(ACTOR, tenant, name="robot")
+    key = ApiKey.objects.filter(tenant=tenant).order_by("pk").first()
+    assert key is not None
+    key.service_account, key.principal_number = account, 7
+    key.save()
+    month = {"tenant": tenant, "topic_id": "0" * 32, "day": today.replace(day=1)}
+    for topic, meter, quantity in (
+        ("orders", "messages_in", 300), ("orders", "bytes_in", 9_000), ("clicks", "messages_in", 500),
+        ("orders", "messages_out", 40),
+    ):  # fmt: skip
+        UsageDay.objects.create(**month, topic=topic, meter=meter, quantity=quantity)
+    last_month = {**month, "day": today.replace(day=1) - timedelta(days=1)}
+    UsageDay.objects.create(**last_month, topic="orders", meter="messages_in", quantity=9_999)
+    PrincipalDay.objects.create(
+        **month, topic="orders", principal=7, group="", meter="messages_in", quantity=30
+    )
+    PrincipalDay.objects.create(
+        **month, topic="orders", principal=8, group="", meter="messages_in", quantity=70
+    )
+    for name, more, used in (
+        ("all", {}, 800),
+        ("topic", {"topic": "orders"}, 300),
+        ("reads", {"topic": "orders", "counts_reads": True}, 340),
+        ("bytes", {"measure": "bytes"}, 9_000),
+        ("account", {"service_account": account.public_id}, 30),
+        ("other", {"topic": "other"}, 0),
+    ):  # fmt: skip
+        row = made(tenant, name=name, **more)
+        (sent,) = queries.as_sent(tenant, [row], no_prices)
+        assert (row.used_before, sent.used_before, sent.used_before_in(BEGAN_MS)) == (used, used, used), name
+        assert sent.first_began_ms == (BEGAN_MS if used else 0)
+        assert queries.used_of(row, {}, NOW_MS) == used, "brokers have counted nothing yet"
+        assert queries.used_of(row, {}, ENDS_MS) == 0, "another period"
+    publish_first_price_book(timezone.now())
+    prices = unit_rates(tenant)
+    assert prices is not None
+    cost = actions.create(
+        ACTOR, tenant, unit_rates, used_since, **{**WANTED, "name": "c", "measure": "cost"}
+    )[1]
+    assert cost.used_before == -(-(9_000 * prices.byte_in + 800 * prices.message_in) // PARTS)
+    shown = call(
+        "GET",
+        f"/v1/budgets/{Budget.objects.get(name='all').public_id}",
+        token=house.credentials[Standing.OWNER],
+    )
+    assert shown.body["used_before"] == 800 and shown.body["counted_since"] != shown.body["period_began"]
+
+
+def test_a_budget_that_begins_above_a_threshold_says_so_without_a_message() -> None:
+    row = made(make_house("acme").tenant)
+    row.used_before = 900
+    row.save()
+    notices.note([row], queries.with_use_before([row], {}, NOW_MS), no_prices)
+    row.refresh_from_db()
+    assert (row.noted_percent, row.noted_used) == (80, 900)
+    assert queries.with_use_before([row], {}, ENDS_MS) == {}, "the next period begins with nothing"
+    assert queries.with_use_before([row], seen(row, 950), NOW_MS) == seen(row, 950), (
+        "brokers count from it on"
+    )

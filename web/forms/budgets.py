@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX
-from penstock.rules.budgets import BYTES, COST, MESSAGES, REFUSE, REFUSE_PRODUCE, SLOW
+from penstock.rules.budgets import BYTES, COST, MESSAGES, REFUSE, REFUSE_PRODUCE, SLOW, STOP_GROWTH
 from quotas.models import Budget
 from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Text, Whole
@@ -18,6 +18,7 @@ _POLICIES = [
     (SLOW, "Slow producers down"),
     (REFUSE_PRODUCE, "Refuse new messages"),
     (REFUSE, "Refuse new messages and reads"),
+    (STOP_GROWTH, "Ceiling: stop growth while the month is expected to cost more"),
 ]
 
 

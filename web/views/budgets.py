@@ -7,6 +7,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
+from billing.budget_usage import used_since
 from billing.unit_rates import unit_rates
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
@@ -15,6 +16,7 @@ from penstock.rules.budgets import COST, period_at
 from penstock.rules.timestamps import moment_of, time_ms
 from quotas import budget_actions as actions
 from quotas import budget_notices, budget_queries
+from quotas.growth import is_stopped
 from quotas.models import Budget
 from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
@@ -32,6 +34,7 @@ POLICIES = {
     "slow": "slow producers down",
     "refuse_produce": "refuse new messages",
     "refuse": "refuse messages and reads",
+    "stop_growth": "ceiling: stop growth",
 }
 
 
@@ -51,6 +54,10 @@ class Shown:
     policy: str
     since: object
     """Where it was made within the period; else None."""
+    forecast: str
+    """What the month is expected to cost, of a ceiling; empty: it is not known."""
+    before: str
+    """What the period had used by then; empty: nothing, or it was made before the period."""
     ends: object
 
 
@@ -76,7 +83,9 @@ def new_budget(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     form = NewBudgetForm(posted(request))
     if form.is_valid():
         try:
-            tenant, row = actions.create(access.actor, access.tenant, unit_rates, **form.given_new)
+            tenant, row = actions.create(
+                access.actor, access.tenant, unit_rates, used_since, **form.given_new
+            )
         except PenstockError as error:
             form.refuse(error)
         else:
@@ -127,20 +136,27 @@ def reached_now(tenant: Tenant) -> list[Budget]:
 def _shown(row: Budget, used: int | None, currency: str, now_ms: int) -> Shown:
     began_ms, ends_ms = period_at(row.period, now_ms)
     percent = 0 if used is None else budget_notices.percent(row, used)
+    since = row.created_at if row.created_at > moment_of(began_ms) else None
     badge = ("used up", "bad") if percent >= 100 else ("below", "ok")
     if used is None:
         badge = ("not known", "")
     elif percent < 100 and budget_notices.reached(row, used):
         badge = (f"above {budget_notices.reached(row, used)} %", "caution")
+    if is_stopped(row):
+        badge = ("growth stopped", "bad")
     return Shown(
         row=row,
+        forecast=""
+        if row.forecast_micro is None
+        else budget_notices.shown(COST, row.forecast_micro, currency),
         used="" if used is None else budget_notices.shown(row.measure, used, currency),
         amount=budget_notices.shown(row.measure, row.amount, currency),
         percent=percent,
         bar=min(100, percent),
         badge=badge,
         policy=POLICIES[row.policy],
-        since=row.created_at if row.created_at > moment_of(began_ms) else None,
+        since=since,
+        before="" if since is None else budget_notices.shown(row.measure, row.used_before, currency),
         ends=moment_of(ends_ms),
     )
 

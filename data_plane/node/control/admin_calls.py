@@ -465,6 +465,8 @@ def _budgets(wanted: pb.PutTenantRequest) -> list[Budget]:
                 message_in=row.message_in,
                 byte_out=row.byte_out,
                 message_out=row.message_out,
+                used_before=row.used_before,
+                first_began_ms=row.first_began_ms,
             )
             for row in wanted.budgets
         ]

@@ -6,19 +6,21 @@ from typing import Any
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.leases.budget_holder import BudgetHolder
+from data_plane.leases.terms import LimitKey
 from data_plane.metadata.budget_use import BudgetKey
 from data_plane.metadata.port import MetaStore
 from data_plane.node.environment import Environment
 from data_plane.node.leasing.budget_keeper import BudgetKeeper
 from data_plane.node.leasing.budget_office import BudgetOffice
 from data_plane.node.leasing.key_budgets import KeyBudgets
+from data_plane.node.leasing.pacing import slows
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import Caller, CallFailed, CallHandler, StreamHandler
 from data_plane.node.requests import parsed
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
-from penstock.rules.budgets import REFUSE, SLOW
+from penstock.rules.budgets import REFUSE
 
 TENANTS_MAX = 500
 """In one call about what was used."""
@@ -62,16 +64,16 @@ class Budgets:
         """For the streams of one key."""
         return KeyBudgets(self._view.image, self.holder, self._keeper.used, self._clock, tenant, key_id)
 
-    def slowed(self, tenant: TenantId, principal: str) -> int:
-        """The produce rate that budgets leave the tenant now, or one of its principals by the budgets of that one, in
-        bytes a second; 0 = they leave it as it is. `principal` empty: the tenant.
+    def slowed(self, limit: LimitKey) -> int:
+        """The rate that budgets leave the limit now, by those of its very principal and topic, in bytes a second; 0 =
+        they leave it as it is.
         """
         rates = [
             budget.slow_bytes_per_s
-            for budget in self._view.image.budgets_of(tenant)
-            if budget.policy == SLOW
-            and budget.principal == principal
-            and self._is_spent(tenant, budget.budget_id)
+            for budget in self._view.image.budgets_of(limit.tenant)
+            if slows(budget, limit.name)
+            and (budget.principal, budget.topic) == (limit.principal, limit.topic)
+            and self._is_spent(limit.tenant, budget.budget_id)
         ]
         return min(rates, default=0)
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from data_plane.leases.budget_holder import REPORT_MS, BudgetHolder, Verdict
 from data_plane.metadata.budget_use import BudgetKey
 from data_plane.metadata.image import ClusterImage
+from data_plane.node.leasing.pacing import slows
 from data_plane.node.ports import Clock
 from penstock.contract.errors import LimitExceeded, PenstockError, Throttled
 from penstock.contract.ids import TenantId
-from penstock.rules.budgets import BUDGET, DAY, REFUSE, Budget
+from penstock.rules.budgets import BUDGET, DAY, REFUSE, SLOW, Budget, period_at
 from penstock.rules.timestamps import moment_of
 
 RETRY_S = math.ceil(REPORT_MS / 1000)
@@ -38,6 +39,21 @@ class KeyBudgets:
         """Whether the tenant has a budget."""
         return bool(self._image.budgets_of(self._tenant))
 
+    @property
+    def slows_topics(self) -> bool:
+        """Whether some budget may slow a topic of the tenant."""
+        return any(budget.topic and budget.policy == SLOW for budget in self._image.budgets_of(self._tenant))
+
+    def slowing(self, limit: str, principal: str, topic: str) -> str:
+        """For a refusal by the limit of that name of that principal and topic: the budgets that have lowered it."""
+        return "".join(
+            f"; slowed down by {self._spent(budget)}"
+            for budget in self._image.budgets_of(self._tenant)
+            if slows(budget, limit)
+            and (budget.principal, budget.topic) == (principal, topic)
+            and self._is_spent(budget)
+        )
+
     def refusal(self, topic: str, messages: int, size: int) -> PenstockError | None:
         """Why a batch may not be appended now; None: it may."""
         now_ms = self._clock.monotonic_ms()
@@ -63,12 +79,7 @@ class KeyBudgets:
     def read_refusal(self, topic: str) -> PenstockError | None:
         """Why the topic may not be read now; None: it may."""
         for budget in self._of(topic):
-            if budget.policy == REFUSE and self._holder.is_spent(
-                BudgetKey(self._tenant, budget.budget_id),
-                budget,
-                self._clock.monotonic_ms(),
-                self._clock.now_ms(),
-            ):
+            if budget.policy == REFUSE and self._is_spent(budget):
                 return LimitExceeded(self._spent(budget), limit=BUDGET)
         return None
 
@@ -87,6 +98,10 @@ class KeyBudgets:
             self._holder.use(BudgetKey(self._tenant, budget.budget_id), parts, self._clock.monotonic_ms())
             self._was_used()
 
+    def _is_spent(self, budget: Budget) -> bool:
+        key = BudgetKey(self._tenant, budget.budget_id)
+        return self._holder.is_spent(key, budget, self._clock.monotonic_ms(), self._clock.now_ms())
+
     def _of(self, topic: str) -> list[Budget]:
         budgets = self._image.budgets_of(self._tenant)
         if not budgets:
@@ -98,7 +113,8 @@ class KeyBudgets:
     def _spent(self, budget: Budget) -> str:
         use = self._image.budget_use_of(BudgetKey(self._tenant, budget.budget_id))
         used = budget.amount if use is None else min(use.used, use.granted)
-        ends_ms = ENDED_MS - 1 if use is None else min(use.ends_ms, ENDED_MS - 1)
+        ends_ms = period_at(budget.period, self._clock.now_ms())[1] if use is None else use.ends_ms
+        ends_ms = min(ends_ms, ENDED_MS - 1)
         whose = "".join(
             f" of {what} {which}"
             for what, which in (("topic", budget.topic), ("principal", budget.principal))

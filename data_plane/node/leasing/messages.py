@@ -21,7 +21,12 @@ def request_frame(request: Request) -> bytes:
     )
     for key, wish in request.wishes.items():
         head.wishes.add(
-            tenant=key.tenant, limit=key.name, principal=key.principal, holds=wish.holds, wants=wish.wants
+            tenant=key.tenant,
+            limit=key.name,
+            principal=key.principal,
+            topic=key.topic,
+            holds=wish.holds,
+            wants=wish.wants,
         )
     return pack_frame(FrameKind.LEASE_REQUEST, head.SerializeToString())
 
@@ -41,7 +46,7 @@ def read_request(frame: bytes) -> Request:
         sequence=head.sequence,
         answered=head.answered,
         wishes={
-            LimitKey(TenantId(wish.tenant), wish.limit, wish.principal): Wish(
+            LimitKey(TenantId(wish.tenant), wish.limit, wish.principal, wish.topic): Wish(
                 holds=wish.holds, wants=wish.wants
             )
             for wish in head.wishes

@@ -15,7 +15,7 @@ from data_plane.metadata.model import TenantQuotas
 from data_plane.throttling.pacing import BURST_MS, Pace, part_copied, part_led
 from penstock.contract.ids import BrokerId, TenantId
 from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX, REQUESTS_PER_S_MAX
-from penstock.rules.budgets import SLOW
+from penstock.rules.budgets import SLOW, Budget
 from penstock.rules.principal_limits import PrincipalLimits
 
 PRODUCE_RATE, CONSUME_RATE, REQUEST_RATE = "produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s"
@@ -78,9 +78,9 @@ class Pacing:
         image: ClusterImage,
         broker: BrokerId,
         holder: LeaseHolder,
-        slowed: Callable[[TenantId, str], int],
+        slowed: Callable[[LimitKey], int],
     ) -> None:
-        """`slowed`: the produce rate that budgets leave a tenant or a principal now, 0 = they leave it as it is."""
+        """`slowed`: the rate that budgets leave a limit now, 0 = they leave it as it is."""
         self._slowed = slowed
         self._image, self._broker, self._holder = image, broker, holder
         self._paces: dict[LimitKey, _Paced] = {}
@@ -117,7 +117,7 @@ class Pacing:
             self._look(paced, rate, now_ms)
             # A new pace begins with the burst of its own rate.
             paced.pace = Pace(self._share(paced, now_ms), *self._burst(paced))
-            paced.pace.principal = key.principal
+            paced.pace.principal, paced.pace.topic = key.principal, key.topic
         elif paced.rate != rate or (
             paced.revision != self._image.revision and now_ms - paced.looked_ms >= SHARE_CHECK_MS
         ):
@@ -173,20 +173,21 @@ class Pacing:
         return self.limit(key) * mine // max(1, of_all)
 
     def limit(self, key: LimitKey) -> int:
-        """0 = there is none. That of a principal is never above its tenant's, so that no lease of it is either."""
+        """0 = there is none. That of a principal or a topic is never above its tenant's, so that no lease of it is
+        either."""
         known = self._image.tenants.get(key.tenant)
         if known is None:
             return 0
         rate = _rate(known.quotas, key.name)
-        may_slow = bool(known.budgets) and key.name == PRODUCE_RATE
+        may_slow = bool(known.budgets) and key.name != REQUEST_RATE
         if may_slow:
-            rate = _lower(rate, self._slowed(key.tenant, ""))
-        if not key.principal:
+            rate = _lower(rate, self._slowed(LimitKey(key.tenant, key.name)))
+        if not (key.principal or key.topic):
             return rate
-        limits = known.limits_of(key.principal)
+        limits = None if key.topic else known.limits_of(key.principal)
         own = 0 if limits is None else _rate(limits, key.name)
         if may_slow:
-            own = _lower(own, self._slowed(key.tenant, key.principal))
+            own = _lower(own, self._slowed(key))
         return min(own, rate) if own and rate else own
 
     def own_limit(self, tenant: TenantId, key_id: str, name: str) -> LimitKey | None:
@@ -199,12 +200,25 @@ class Pacing:
         if record is None:
             return None
         if known.limits_of(record.owner) is None and not (
-            name == PRODUCE_RATE
-            and record.owner
-            and any(one.policy == SLOW and one.principal == record.owner for one in known.budgets)
+            record.owner
+            and any(
+                slows(one, name) and one.principal == record.owner and not one.topic for one in known.budgets
+            )
         ):
             return None
         return LimitKey(tenant, name, record.owner)
+
+    def topic_limits(self, tenant: TenantId, key_id: str, name: str, topic: str) -> list[LimitKey]:
+        """Those of that name which budgets may set on the topic for the principal whose key it is: of all who use the
+        topic, and of the principal there."""
+        known = self._image.tenants.get(tenant)
+        found: dict[LimitKey, None] = {}
+        for budget in () if known is None else known.budgets:
+            if budget.topic == topic and slows(budget, name):
+                record = self._image.keys.get(key_id)
+                if not budget.principal or (record is not None and record.owner == budget.principal):
+                    found[LimitKey(tenant, name, budget.principal, topic)] = None
+        return list(found)
 
     @property
     def limits_are_leased(self) -> bool:
@@ -268,7 +282,7 @@ class Pacing:
             registered = [one for one in self._image.brokers if self._image.epoch_of(one)]
             return int(broker in registered), len(registered)
         part = part_copied if key.name == CONSUME_RATE else part_led
-        return part(self._image, broker, key.tenant)
+        return part(self._image, broker, key.tenant, key.topic)
 
     def _share(self, paced: _Paced, now_ms: float) -> int:
         if not self.limits_are_leased:
@@ -292,6 +306,12 @@ def _rate(quotas: TenantQuotas | PrincipalLimits, name: str) -> int:
     if name == REQUEST_RATE:
         return quotas.requests_per_s * REQUEST_UNITS
     return quotas.consume_bytes_per_s if name == CONSUME_RATE else 0
+
+
+def slows(budget: Budget, name: str) -> bool:
+    """Whether at its full amount the budget slows what a limit of that name bounds: what is produced, and what is read
+    where that counts."""
+    return budget.policy == SLOW and (name == PRODUCE_RATE or (name == CONSUME_RATE and budget.counts_reads))
 
 
 def _lower(rate: int, slowed: int) -> int:

@@ -34,7 +34,7 @@ class Leasing:
         view: MetadataView,
         registration: Registration,
         seated: Callable[[], bool],
-        slowed: Callable[[TenantId, str], int],
+        slowed: Callable[[LimitKey], int],
     ) -> None:
         config, self._clock = environment.config, environment.clock
         terms = terms_of(config.timings.session_ttl_ms)
@@ -62,6 +62,11 @@ class Leasing:
         """That of the limit which the principal of the key has beside its tenant's; None = it has only the tenant's."""
         limit = self.pacing.own_limit(tenant, key_id, name)
         return None if limit is None else self.pace(limit)
+
+    def topic_paces(self, tenant: TenantId, key_id: str, name: str, topic: str) -> list[Pace]:
+        """Those of the limits by which budgets slow the topic now for the principal whose key it is."""
+        limits = self.pacing.topic_limits(tenant, key_id, name, topic)
+        return [pace for limit in limits if (pace := self.pace(limit)) is not None]
 
     def observe(self) -> None:
         """The metadata or this broker's registration changed."""

@@ -35,6 +35,7 @@ class ClientStreams:
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
         own_pace: Callable[[TenantId, str, str], Pace | None],
+        topic_paces: Callable[[TenantId, str, str, str], list[Pace]],
         requests: RequestTurns,
         storage_refusal: Callable[[TenantId], str],
         budgets: Callable[[TenantId, str], KeyBudgets],
@@ -46,7 +47,8 @@ class ClientStreams:
         reading: Callable[[], bool],
     ) -> None:
         """`pace`: of a limit now. `own_pace`: of the limit of that name which the principal of a tenant's key has to
-        itself, None = it has none. `storage_refusal`: why a tenant may store no more, empty if it may. `budgets`: as
+        itself, None = it has none. `topic_paces`: those by which budgets slow a topic for the key, by the limit's name.
+        `storage_refusal`: why a tenant may store no more, empty if it may. `budgets`: as
         they concern a key of the tenant.
         `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
@@ -56,7 +58,7 @@ class ClientStreams:
         self._committer, self._metering = committer, metering
         self._writing, self._reading = writing, reading
         self._pace, self._requests, self._storage_refusal = pace, requests, storage_refusal
-        self._own_pace, self._budgets = own_pace, budgets
+        self._own_pace, self._topic_paces, self._budgets = own_pace, topic_paces, budgets
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:
@@ -81,6 +83,7 @@ class ClientStreams:
             confident=self._writing,
             pace=lambda: self._pace(limit),
             own_pace=lambda: self._own_pace(principal.tenant, principal.key_id, PRODUCE_RATE),
+            topic_paces=partial(self._topic_paces, principal.tenant, principal.key_id, PRODUCE_RATE),
             requests=self._requests.of(principal.tenant, principal.key_id, principal.number),
             storage_refusal=lambda: self._storage_refusal(principal.tenant),
             budgets=self._budgets(principal.tenant, principal.key_id),
@@ -109,6 +112,7 @@ class ClientStreams:
             confident=self._reading,
             pace=lambda: self._pace(limit),
             own_pace=lambda: self._own_pace(principal.tenant, principal.key_id, CONSUME_RATE),
+            topic_paces=partial(self._topic_paces, principal.tenant, principal.key_id, CONSUME_RATE),
             requests=self._requests.of(principal.tenant, principal.key_id, principal.number),
             metering=self._metering,
             budgets=self._budgets(principal.tenant, principal.key_id),

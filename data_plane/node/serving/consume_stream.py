@@ -1,7 +1,7 @@
 """One Consume stream: positions and credit in, batches pushed out."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -9,6 +9,7 @@ from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import Buffer, Disk
 from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
+from data_plane.metadata.model import TopicRecord
 from data_plane.metering.delivery import PushedBatches
 from data_plane.metering.increments import DeliveredTally, RequestTally
 from data_plane.node.admission.fairness import TenantTurns
@@ -29,6 +30,7 @@ from data_plane.node.replicas.reading_rights import (
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.read_turns import ReadTurns
 from data_plane.node.serving.request_turns import KeyRequests
+from data_plane.node.serving.topic_reads import TopicReads
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, together
 from data_plane.throttling.pacing import Pace
@@ -77,6 +79,7 @@ class ConsumeStream:
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
         own_pace: Callable[[], Pace | None],
+        topic_paces: Callable[[str], Sequence[Pace]],
         requests: KeyRequests,
         metering: Metering,
         budgets: KeyBudgets,
@@ -84,6 +87,7 @@ class ConsumeStream:
         turns: TenantTurns,
         begin_turn: Callable[[], Turn],
     ) -> None:
+        """`topic_paces`: those by which budgets slow that topic for the key now; asked only where some budget may."""
         self._begin_turn = begin_turn
         self._budgets = budgets
         self._metering, self._tally, self._turns, self._requests = metering, tally, turns, requests
@@ -97,6 +101,7 @@ class ConsumeStream:
         self._recheck_due = self._sign_due = False
         self._wake = asyncio.Event()
         self._read_turns = ReadTurns(pace, own_pace, self._wake.set, clock, stats)
+        self._topic_reads = TopicReads(topic_paces, self._topic_delayed, self._wake.set, clock)
         self._zone = ""
         """Where the reader says it is."""
         self._in_own_zone = False
@@ -108,6 +113,7 @@ class ConsumeStream:
             await together(self._turns.charged(self._receive), self._turns.charged(self._send))
         finally:
             self._read_turns.leave()
+            self._topic_reads.leave()
             try:
                 async for handle in self._begin_turn().through(list(self._opened)):
                     self._close(handle)
@@ -252,6 +258,7 @@ class ConsumeStream:
         if opened is None:
             return
         self._ready.pop(handle, None)
+        self._topic_reads.closed(handle)
         self._by_replica.pop(opened.replica, None)
         opened.replica.on_commit.pop(self, None)
         opened.replica.on_role.pop(self, None)
@@ -293,6 +300,7 @@ class ConsumeStream:
             self._gate.check(self._principal)
             while self._recheck_due:
                 await self._recheck()
+            self._ready.update(dict.fromkeys(self._topic_reads.due()))
             wait_ms = self._wait_ms()
             frame = await self._next_frame() if wait_ms == 0 else self._packed(self._head(), [])
             if frame is None and self._sign_due:
@@ -310,7 +318,7 @@ class ConsumeStream:
                 # There was nothing of those that were looked at.
                 await asyncio.sleep(0)
             else:
-                await self._wake.wait()
+                await self._woken(self._topic_reads.wait_ms())
 
     def _wait_ms(self) -> float | None:
         """Until what is ready may be read at the tenant's consume rate, as `ReadTurns` says it."""
@@ -346,6 +354,7 @@ class ConsumeStream:
             head.throttled_ms = self._read_turns.end(sum(push.size for push in head.pushes))
             if head.throttled_ms:
                 self._count_delay(head)
+            head.throttled_ms += self._topic_reads.take_throttled_ms()
         return self._packed(head, payload)
 
     def _count_delay(self, head: pb.ConsumePushHead) -> None:
@@ -355,6 +364,9 @@ class ConsumeStream:
         topic = topics.popitem()[1] if len(topics) == 1 else None
         self._metering.throttled(self._principal.tenant, self._principal.number, head.throttled_ms, topic)
 
+    def _topic_delayed(self, milliseconds: int, topic: TopicRecord) -> None:
+        self._metering.throttled(self._principal.tenant, self._principal.number, milliseconds, topic)
+
     def _head(self) -> pb.ConsumePushHead:
         head = pb.ConsumePushHead(pushes=self._errors[: limits.FRAME_ENTRIES_MAX])
         del self._errors[: limits.FRAME_ENTRIES_MAX]
@@ -362,7 +374,7 @@ class ConsumeStream:
 
     async def _fill(self, head: pb.ConsumePushHead, payload: list[Buffer], size_max: int, turns: int) -> None:
         """Add what there is of the next `turns` partitions, as long as there is space."""
-        turn = self._begin_turn()
+        turn, slows_topics = self._begin_turn(), self._budgets.slows_topics
         size = 0
         while turns and self._ready and self._has_space(head, size, size_max):
             if turn.is_over:
@@ -374,11 +386,19 @@ class ConsumeStream:
             opened = self._opened[handle]
             if opened.credit <= 0:
                 continue
+            bytes_max, topic = min(opened.credit, size_max - size), opened.replica.topic
+            is_slowed = slows_topics and topic.metered and opened.offset < opened.replica.log.high_watermark
+            if is_slowed:
+                bytes_max = self._topic_reads.readable(handle, topic, bytes_max)
+                if not bytes_max:
+                    continue
             try:
-                part = await self._read(opened, min(opened.credit, size_max - size))
+                part = await self._read(opened, bytes_max)
             except PenstockError as failure:
                 self._failed(opened, failure)
                 continue
+            if is_slowed and part is not None:
+                self._topic_reads.read(topic.name, part.size)
             if self._opened.get(handle) is not opened:
                 continue
             if self._recheck_due:

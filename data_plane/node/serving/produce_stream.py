@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,12 +22,14 @@ from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.produce_answers import ProduceOutcome
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.serving.batch_turns import BatchTurns, Waiting
 from data_plane.node.serving.request_turns import KeyRequests
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.storage.reports import STORAGE_BYTES_MAX
 from data_plane.storage.standing import RETRY_MS
 from data_plane.throttling.pacing import Pace
+from data_plane.throttling.queues import SLOW_DOWN_MS_MAX
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
@@ -45,47 +47,6 @@ fits, with the slack that a client reserves.
 """
 _LOOK_MS = 50.0
 """A batch is delayed at most so long until its turn is looked at once more: its tenant's rate may be another one."""
-
-
-@dataclass(slots=True)
-class _Delayed:
-    """A batch whose turn comes, at its position in a pace."""
-
-    pace: Pace
-    position: int
-    since_ms: float
-    act: Callable[[int], None]
-    """Called with how long it was delayed."""
-
-    def wait_ms(self, now_ms: float) -> float:
-        return self.pace.wait_ms(self.position, now_ms)
-
-
-@dataclass(slots=True)
-class _OwnDelayed:
-    """A batch whose turn comes in its principal's pace."""
-
-    pace: Pace
-    position: int
-    since_ms: float
-    size: int
-    act: Callable[[int], None]
-    bound_for: Pace | None = None
-    """Its tenant's pace when it came, where it counts as coming until `arrive`."""
-
-    def leave_for(self, pace: Pace | None) -> None:
-        if pace is not None:
-            self.bound_for = pace
-            pace.coming += self.size
-
-    def arrive(self) -> None:
-        """It enters its tenant's pace, or never will."""
-        if self.bound_for is not None:
-            self.bound_for.coming -= self.size
-            self.bound_for = None
-
-    def wait_ms(self, now_ms: float) -> float:
-        return self.pace.wait_ms(self.position, now_ms)
 
 
 @dataclass(slots=True)
@@ -114,6 +75,7 @@ class ProduceStream:
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
         own_pace: Callable[[], Pace | None],
+        topic_paces: Callable[[str], Sequence[Pace]],
         requests: KeyRequests,
         storage_refusal: Callable[[], str],
         budgets: KeyBudgets,
@@ -121,7 +83,9 @@ class ProduceStream:
         throttled: Callable[[int, TopicRecord | None], None],
         turns: TenantTurns,
     ) -> None:
-        """`throttled`: counts by how many ms a batch was delayed, and the topic it is for where that is here."""
+        """`topic_paces`: those by which budgets slow that topic for the key now; asked only where some budget may.
+        `throttled`: counts by how many ms a batch was delayed, and the topic it is for where that is here."""
+        self._topic_paces = topic_paces
         self._count_delay = throttled
         self._tally, self._turns, self._requests, self._budgets = tally, turns, requests, budgets
         self._connection, self._principal, self._gate = connection, principal, gate
@@ -131,9 +95,7 @@ class ProduceStream:
         self._storage_refusal, self._own_pace = storage_refusal, own_pace
         self._full_until_ms: dict[TopicPartition, tuple[float, str]] = {}
         """Until what this stream refused last because of storage or a budget may be back, and by which limit."""
-        self._own_delayed: deque[_OwnDelayed] = deque()
-        """By the principal's own rate. Behind it, and not before, a batch enters its tenant's pace."""
-        self._delayed: deque[_Delayed] = deque()
+        self._batch_turns = BatchTurns(pace, own_pace, stats, begin=self._begin, refuse=self._refuse)
         self._owed: deque[_Owed] = deque()
         self._holding = asyncio.Event()
         self._releaser: asyncio.Task[None] | None = None
@@ -174,8 +136,7 @@ class ProduceStream:
             sender.cancel()
             if self._releaser is not None:
                 self._releaser.cancel()
-            while self._own_delayed:
-                self._own_delayed.popleft().arrive()
+            self._batch_turns.leave()
 
     async def _take(self, frame: bytes) -> None:
         arrived_ms = self._clock.monotonic_ms()
@@ -193,7 +154,8 @@ class ProduceStream:
         if self._credit < 0:
             raise FrameError(f"{-self._credit} bytes sent beyond the credit granted")
         position = 0
-        pace, own = self._pace(), self._own_pace()
+        slows_topics = self._budgets.slows_topics
+        is_paced = self._batch_turns.look() or slows_topics
         turn = Turn(self._clock, self._rng)
         for wanted in head.batches:
             if turn.is_over:
@@ -202,13 +164,14 @@ class ProduceStream:
                 self._gate.check(self._principal)
             batch = payload[position : position + wanted.size]
             position += wanted.size
-            answer = partial(self._answer, wanted.id if head.acks else None, wanted.size, arrived_ms)
             # What is too small to be a batch takes next to no credit, so their number would have no bound.
-            if (own is not None or self._own_delayed) and wanted.size >= BATCH_HEADER_BYTES:
-                self._in_own_turn(own, pace, head.acks, wanted, batch, answer, arrived_ms)
-            elif (pace is not None or self._delayed) and wanted.size >= BATCH_HEADER_BYTES:
-                self._in_turn(pace, head.acks, wanted, batch, answer, arrived_ms)
+            if is_paced and wanted.size >= BATCH_HEADER_BYTES:
+                topics = self._topic_of(wanted) if slows_topics else ()
+                waiting = Waiting(head.acks, wanted, batch, arrived_ms, topics)
+                if self._batch_turns.take(waiting, arrived_ms):
+                    self._hold()
             else:
+                answer = partial(self._answer, wanted.id if head.acks else None, wanted.size, arrived_ms)
                 self._try(head.acks, wanted, batch, answer)
 
     def _try(
@@ -234,37 +197,30 @@ class ProduceStream:
 
     # -- the tenant's produce rate -----------------------------------------------------------------------
 
-    def _in_turn(
-        self,
-        pace: Pace | None,
-        acks: int,
-        wanted: pb.ProduceBatch,
-        batch: memoryview,
-        answer: Callable[[ProduceOutcome], None],
-        now_ms: float,
-    ) -> None:
-        """Let the batch in now, when its turn comes, or refuse it until later. Without acknowledgements no
-        refusal is reported, so those are only delayed.
-        """
-        position = 0 if pace is None else pace.let_in
-        hold_ms = 0.0 if pace is None else pace.enter(wanted.size, now_ms, may_refuse=acks != 0)
-        if pace is None:
-            # The limit is gone: it goes behind what is still delayed, and not later.
-            pace, position = self._delayed[-1].pace, self._delayed[-1].position
-        if hold_ms == 0 and not self._delayed:
-            self._try(acks, wanted, batch, answer)
-        elif hold_ms is not None:
-            self._stats.throttled_batches += 1
-            self._delayed.append(
-                _Delayed(pace, position, now_ms, partial(self._try_late, acks, wanted, batch))
-            )
-            self._hold()
-        else:
-            self._refuse(pace, wanted, now_ms)
+    def _topic_of(self, wanted: pb.ProduceBatch) -> Sequence[Pace]:
+        """The paces by which budgets slow the batch's topic now."""
+        replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
+        if replica is None or not replica.topic.metered or replica.topic.tenant != self._principal.tenant:
+            return ()
+        return self._topic_paces(replica.topic.name)
+
+    def _begin(self, waiting: Waiting, now_ms: float) -> None:
+        """Its turn is now. What its tenant's rate delayed it is not ours: else as if it came now."""
+        throttled_ms = int(now_ms - waiting.since_ms)
+        if throttled_ms:
+            self._stats.throttled_ms += throttled_ms
+            replica = self._find(TopicPartition(TopicId(waiting.wanted.topic_id), waiting.wanted.partition))
+            self._count_delay(throttled_ms, None if replica is None else replica.topic)
+        id_ = waiting.wanted.id if waiting.acks else None
+        answer = partial(
+            self._answer, id_, waiting.size, now_ms, throttled_ms=throttled_ms, topics=waiting.topics
+        )
+        self._try(waiting.acks, waiting.wanted, waiting.batch, answer)
 
     def _refuse(self, pace: Pace, wanted: pb.ProduceBatch, now_ms: float) -> None:
         self._stats.throttle_refusals += 1
-        self._stats.limit_refusals.note(self._principal.tenant, of_whom(PRODUCE_RATE, pace.principal))
+        named = of_whom(PRODUCE_RATE, pace.principal, pace.topic)
+        self._stats.limit_refusals.note(self._principal.tenant, named)
         wait_ms = pace.come_back_in_ms(now_ms)
         self._results.append(
             pb.ProduceResult(
@@ -272,71 +228,18 @@ class ProduceStream:
                 error=errors.Throttled.code,
                 base_offset=-1,
                 message=f"produce_bytes_per_s of {pace.whose} is reached: {pace.bytes_per_s} of it at this broker"
-                f" now, all used; clears in {pace.refuses_for_ms(now_ms)} ms",
+                f" now, all used; clears in {pace.refuses_for_ms(now_ms)} ms"
+                f"{self._budgets.slowing(PRODUCE_RATE, pace.principal, pace.topic)}",
                 retry_after_ms=wait_ms,
+                slow_down_ms=min(wait_ms, SLOW_DOWN_MS_MAX) if pace.topic else 0,
             )
         )
         self._wake.set()
+        if pace.topic:
+            self._granted += wanted.size
+            return
         self._owed.append(_Owed(now_ms + wait_ms, wanted.size))
         self._hold()
-
-    def _in_own_turn(
-        self,
-        own: Pace | None,
-        pace: Pace | None,
-        acks: int,
-        wanted: pb.ProduceBatch,
-        batch: memoryview,
-        answer: Callable[[ProduceOutcome], None],
-        now_ms: float,
-    ) -> None:
-        """As `_in_turn`, where the principal has a rate of its own. Both refuse at once; the tenant's pace is entered
-        when it is the batch's turn in the principal's, so that what is delayed there delays no one else. Until then it
-        is coming to the tenant's: there it is not refused any more, so what is let in leaves it enough.
-        """
-        if acks and pace is not None and pace.refuses(now_ms):
-            self._refuse(pace, wanted, now_ms)
-            return
-        position = 0 if own is None else own.let_in
-        hold_ms = 0.0 if own is None else own.enter(wanted.size, now_ms, may_refuse=acks != 0)
-        if own is None:
-            # The limit is gone: it goes behind what is still delayed, and not later.
-            own, position = self._own_delayed[-1].pace, self._own_delayed[-1].position
-        if hold_ms is None:
-            self._refuse(own, wanted, now_ms)
-            return
-        late = partial(self._try_late, acks, wanted, batch)
-        delayed = _OwnDelayed(own, position, now_ms, wanted.size, late)
-        if hold_ms > 0 or self._own_delayed:
-            self._stats.throttled_batches += 1
-            delayed.leave_for(pace)
-            self._own_delayed.append(delayed)
-            self._hold()
-        elif not self._delayed and (pace is None or pace.take(wanted.size, now_ms)):
-            self._try(acks, wanted, batch, answer)
-        else:
-            self._stats.throttled_batches += 1
-            self._into_tenants(delayed, pace, now_ms)
-            self._hold()
-
-    def _into_tenants(self, own: _OwnDelayed, pace: Pace | None, now_ms: float) -> None:
-        """Its turn has come in its principal's pace."""
-        own.arrive()
-        if pace is None:
-            self._delayed.append(_Delayed(own.pace, own.position, own.since_ms, own.act))
-            return
-        self._delayed.append(_Delayed(pace, pace.let_in, own.since_ms, own.act))
-        pace.enter(own.size, now_ms, may_refuse=False)
-
-    def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview, throttled_ms: int) -> None:
-        """As if it came now: the time that its tenant's rate delayed it is not ours."""
-        replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
-        self._count_delay(throttled_ms, None if replica is None else replica.topic)
-        arrived_ms = self._clock.monotonic_ms()
-        answer = partial(
-            self._answer, wanted.id if acks else None, wanted.size, arrived_ms, throttled_ms=throttled_ms
-        )
-        self._try(acks, wanted, batch, answer)
 
     def _hold(self) -> None:
         """Something is delayed."""
@@ -348,11 +251,8 @@ class ProduceStream:
         """Let batches in when their turn comes, in the order they came; credit of refused ones goes back likewise."""
         while True:
             now_ms = self._clock.monotonic_ms()
-            while self._own_delayed and self._own_delayed[0].wait_ms(now_ms) == 0:
-                self._into_tenants(self._own_delayed.popleft(), self._pace(), now_ms)
-            waits = [self._delayed[0].wait_ms(now_ms)] if self._delayed else []
-            if self._own_delayed:
-                waits.append(self._own_delayed[0].wait_ms(now_ms))
+            wait_ms = self._batch_turns.move(now_ms)
+            waits = [] if wait_ms is None else [wait_ms]
             if self._owed:
                 waits.append(max(0.0, self._owed[0].due_ms - now_ms))
             if not waits:
@@ -372,10 +272,9 @@ class ProduceStream:
                 self._give_credit(self._owed.popleft().size)
                 continue
             await self._committer.below_bound()
-            delayed = self._delayed.popleft()
-            throttled_ms = int(self._clock.monotonic_ms() - delayed.since_ms)
-            self._stats.throttled_ms += throttled_ms
-            delayed.act(throttled_ms)
+            waiting = self._batch_turns.next()
+            if waiting is not None:
+                self._begin(waiting, self._clock.monotonic_ms())
             await asyncio.sleep(0)
 
     def _give_credit(self, size: int) -> None:
@@ -501,8 +400,10 @@ class ProduceStream:
         arrived_ms: float,
         outcome: ProduceOutcome,
         throttled_ms: int = 0,
+        topics: Sequence[Pace] = (),
     ) -> None:
-        """Queue one result and its credit; with acks 0 only the credit goes back."""
+        """Queue one result and its credit; with acks 0 only the credit goes back. `topics`: paces of the topic: while
+        they delay, its partitions have a share of the client's buffer and not all of it."""
         self._granted += size
         self._tally.count(outcome.error)
         if batch_id is not None:
@@ -520,11 +421,17 @@ class ProduceStream:
                     message=outcome.message,
                     leader_epoch=outcome.leader_epoch,
                     retry_after_ms=outcome.retry_after_ms,
-                    slow_down_ms=outcome.slow_down_ms,
+                    slow_down_ms=max(outcome.slow_down_ms, self._topics_delay_ms(topics)),
                     throttled_ms=throttled_ms,
                 )
             )
         self._wake.set()
+
+    def _topics_delay_ms(self, topics: Sequence[Pace]) -> int:
+        if not topics:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        return min(SLOW_DOWN_MS_MAX, int(max([pace.clears_in_ms(now_ms) for pace in topics])))
 
     async def _send(self) -> None:
         while True:

@@ -40,6 +40,7 @@ class Serving:
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
         own_pace: Callable[[TenantId, str, str], Pace | None],
+        topic_paces: Callable[[TenantId, str, str, str], list[Pace]],
         storage_refusal: Callable[[TenantId], str],
         budgets: Callable[[TenantId, str], KeyBudgets],
         replicas: ReplicaSet,
@@ -54,7 +55,8 @@ class Serving:
         confident: Callable[[], bool],
     ) -> None:
         """`pace`: of a limit now. `own_pace`: of the limit of that name which the principal of a tenant's key has to
-        itself, None = it has none. `storage_refusal`: why a tenant may store no more, empty if it may. `budgets`: as
+        itself, None = it has none. `topic_paces`: those by which budgets slow a topic for the key, by the limit's name.
+        `storage_refusal`: why a tenant may store no more, empty if it may. `budgets`: as
         they concern a key of the tenant.
         `writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
@@ -66,6 +68,7 @@ class Serving:
             fairness=fairness,
             pace=pace,
             own_pace=own_pace,
+            topic_paces=topic_paces,
             requests=requests,
             storage_refusal=storage_refusal,
             budgets=budgets,

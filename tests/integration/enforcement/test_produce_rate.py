@@ -14,7 +14,7 @@ import pytest
 from data_plane.throttling.pacing import BURST_MS
 from penstock import Client
 from penstock.contract.errors import ErrorCode, LimitExceeded
-from penstock.rules.budgets import MONTH, PARTS, REFUSE_PRODUCE, Budget
+from penstock.rules.budgets import MONTH, PARTS, REFUSE_PRODUCE, SLOW, Budget
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import ProduceWire, batch_of
 from tests.waiting import PATIENCE_S, wait_until
@@ -257,3 +257,60 @@ def test_a_budget_stops_its_tenant_at_three_brokers_and_a_higher_amount_lets_it_
             producer.send("budgeted", b"raised", partition=0).result(PATIENCE_S)
     finally:
         cluster.admin.put_tenant(tenant.name, produce_bytes_per_s=0)
+
+
+def test_a_budget_slows_its_topic_and_no_other_of_the_same_producer(cluster: Brokers, tenant: Tenant) -> None:
+    """That what waits keeps its order and is bounded is shown on a clock of its own
+    (tests/unit/node/serving/test_topic_rates.py)."""
+    for topic in ("slowed", "free"):
+        cluster.create_topic(tenant, topic, 1, assignments=PLACES[:1])
+    rate, amount = 50_000, 100_000
+    budget = Budget(
+        budget_id="bud_2",
+        name="slow",
+        period=MONTH,
+        amount=amount,
+        unit="bytes",
+        policy=SLOW,
+        slow_bytes_per_s=rate,
+        topic="slowed",
+        byte_in=PARTS,
+    )
+    cluster.admin.wait_until_seen(cluster.admin.put_tenant(tenant.name, budgets=[budget]))
+    passed, delayed, stop = list[float](), list[int](), threading.Event()
+    try:
+        with (
+            cluster.client(tenant) as client,
+            client.producer(
+                linger_ms=5, compression="none", batch_bytes=8_000, buffer_bytes=1 << 20
+            ) as producer,
+        ):
+
+            def done(delivery: Any) -> None:
+                if delivery.exception() is None:
+                    passed.append(time.monotonic())
+                    delayed.append(delivery.throttled_ms)
+
+            def flood() -> None:
+                while not stop.is_set():
+                    producer.send("slowed", os.urandom(1_000)).add_done_callback(done)
+
+            thread = threading.Thread(target=flood)
+            thread.start()
+            wait_until("the budget slows its topic", lambda: any(delayed))
+            began, waits = time.monotonic(), list[float]()
+            while time.monotonic() < began + 4.0:
+                sent = time.monotonic()
+                producer.send("free", b"x").result(PATIENCE_S)
+                waits.append(time.monotonic() - sent)
+            slowed = sum(at >= began for at in passed) * 1_000
+            stop.set()
+            thread.join()
+            producer.close(0)
+        assert slowed < 4.0 * rate * 1.3 + 16_000, "the topic goes at the rate of the budget"
+        assert sorted(waits)[len(waits) // 2] < 1.0, (
+            "and the other one as ever, with the same producer and buffer"
+        )
+    finally:
+        cluster.admin.put_tenant(tenant.name, produce_bytes_per_s=0)
+    print(f"{slowed / 4:.0f} B/s of {rate}; {len(waits)} of the other topic, the slowest {max(waits):.3f} s")

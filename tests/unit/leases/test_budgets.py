@@ -140,6 +140,25 @@ def test_the_next_period_begins_with_all_of_it() -> None:
     assert cluster.record is not None and cluster.record.began_ms == ENDS_MS
 
 
+def test_what_the_first_period_used_before_counts_in_it_and_not_in_the_next_one() -> None:
+    cluster = Cluster(replace(messages(1_000), used_before=700, first_began_ms=BEGINS_MS), 2, seed=8)
+    run_dry(cluster, per_step=100)
+    assert 290 <= cluster.used <= 300 + cluster.floors
+    assert cluster.record is not None and 990 <= cluster.record.used <= 1_000 + cluster.floors
+    cluster.now_ms, cluster.used = ENDS_MS - BEGINS_MS + 5.0, 0
+    run_dry(cluster, per_step=100)
+    assert 980 <= cluster.used <= 1_000 + cluster.floors
+
+
+def test_what_was_used_up_before_it_was_made_refuses_before_any_answer() -> None:
+    budget = replace(messages(1_000), used_before=1_000, first_began_ms=BEGINS_MS)
+    cluster = Cluster(budget, 2, seed=8)
+    assert cluster.produce(ONE, 1) == 0 and cluster.verdicts[Verdict.SPENT] == 1
+    holder = cluster.brokers[TWO].holder
+    assert holder.is_spent(KEY, budget, 0.0, BEGINS_MS), "readers stop as well"
+    assert not holder.is_spent(KEY, budget, 0.0, ENDS_MS)
+
+
 def test_a_broker_whose_clock_is_ahead_opens_no_period_by_itself() -> None:
     cluster = Cluster(messages(100_000), 1, seed=9)
     run_dry(cluster, per_step=10_000)

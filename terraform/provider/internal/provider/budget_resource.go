@@ -57,7 +57,7 @@ func budgetPath(id string) string { return "/budgets" + segment(id) }
 func (r *budgetResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A budget: what a tenant may use in a UTC day or month, and what happens at the full amount. Needs a person's or an operator's token: no key makes budgets. " +
-			"**Counting begins when it is made**, so one that is replaced begins at zero. What was used is not in the state.",
+			"**Brokers count from when it is made**, and what the period is known to have used before counts, too. What was used is not in the state.",
 		Attributes: map[string]schema.Attribute{
 			"id":      idAttribute("Public id."),
 			"tenant":  tenantAttribute(),
@@ -70,7 +70,7 @@ func (r *budgetResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			},
 			"policy": schema.StringAttribute{
 				Required:            true,
-				MarkdownDescription: "At the full amount: `notify` nothing else, `slow` the produce rate of `slow_bytes_per_s`, `refuse_produce` no new messages, `refuse` neither messages nor reads.",
+				MarkdownDescription: "At the full amount: `notify` nothing else, `slow` the produce rate of `slow_bytes_per_s`, `refuse_produce` no new messages, `refuse` neither messages nor reads. `stop_growth`, of a month's cost alone, is a ceiling: no new topics, partitions, copies and longer retention, and a twentieth more storage at most, while the month is expected to cost the amount.",
 			},
 			"thresholds": schema.SetAttribute{
 				Optional: true, Computed: true, ElementType: types.Int64Type, Validators: []validator.Set{setvalidator.SizeAtMost(10)},

@@ -104,6 +104,22 @@ def test_only_a_budget_that_refuses_reads_stops_readers() -> None:
         assert (world.budgets.read_refusal("orders") is not None) is stops, policy
 
 
+def test_a_refusal_of_a_slowed_topic_names_the_budget_its_use_and_when_it_clears() -> None:
+    slow = replace(BUDGET, policy="slow", slow_bytes_per_s=1, topic="orders")
+    world = World(slow)
+    assert world.budgets.slows_topics and not World(BUDGET).budgets.slows_topics
+    assert world.budgets.slowing("produce_bytes_per_s", "", "orders") == ""
+    world.spent(slow, 10_000)
+    said = world.budgets.slowing("produce_bytes_per_s", "", "orders")
+    assert (
+        "; slowed down by budget 'prod' of topic orders: 10000 of 10000 bytes are used this month; clears"
+        in said
+    )
+    assert not world.budgets.slowing("produce_bytes_per_s", "", "") + world.budgets.slowing(
+        "requests_per_s", "", "orders"
+    )
+
+
 def test_what_counts_nothing_of_a_delivery_leaves_the_budget_alone() -> None:
     world = World(BUDGET, replace(BUDGET, budget_id="bud_2", byte_in=0, byte_out=PARTS))
     world.budgets.delivered("orders", 5, 50)

@@ -16,6 +16,7 @@ from data_plane.node.leasing.pacing import (
     SHARE_CHECK_MS,
     Pacing,
 )
+from data_plane.throttling.pacing import part_led
 from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.rules.budgets import Budget
 from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
@@ -40,7 +41,7 @@ def test_brokers_share_the_rate_by_the_partitions_they_lead() -> None:
     store.topic(record(), record(partition=1), record(partition=2, leader=2), record(partition=3, leader=-1))
     paced(store, 3_000)
     shares = [
-        Pacing(store.image, BrokerId(broker), holder_of(broker), lambda tenant, principal: 0).of(KEY, 0.0)
+        Pacing(store.image, BrokerId(broker), holder_of(broker), lambda key: 0).of(KEY, 0.0)
         for broker in (1, 2)
     ]
     assert [pace.bytes_per_s for pace in shares if pace] == [2_000, 1_000]
@@ -50,7 +51,7 @@ def test_the_share_follows_the_leaders_and_the_rate_and_ends_with_the_limit() ->
     store = Store()
     store.topic(record(), record(partition=1, leader=2))
     paced(store, 2_000)
-    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: 0)
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda key: 0)
     pace = pacing.of(KEY, 0.0)
     assert pace is not None and pace.bytes_per_s == 1_000
     store.put(model.block_key(ORDERS, 0), model.encode_block({0: record(), 1: record(partition=1)}))
@@ -69,7 +70,7 @@ def test_a_tenant_without_leaders_still_has_a_pace() -> None:
     store = Store()
     store.topic(record(leader=-1), topic_id=TopicId(b"t" * 16))
     paced(store, 10)
-    pace = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: 0).of(KEY, 0.0)
+    pace = Pacing(store.image, BrokerId(1), holder_of(), lambda key: 0).of(KEY, 0.0)
     assert pace is not None and pace.bytes_per_s == 10
 
 
@@ -77,7 +78,7 @@ def test_a_rate_that_is_set_a_second_time_begins_with_nothing_owed() -> None:
     store = Store()
     store.topic(record())
     paced(store, 1_000)
-    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: 0)
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda key: 0)
     first = pacing.of(KEY, 0.0)
     assert first is not None
     first.enter(100_000, 0.0, may_refuse=False)
@@ -96,7 +97,7 @@ def by_demand(rate: int) -> tuple[Store, LeaseHolder, Pacing]:
     paced(store, rate)
     holder = holder_of()
     holder.follow(5, 1)
-    return store, holder, Pacing(store.image, BrokerId(1), holder, lambda tenant, principal: 0)
+    return store, holder, Pacing(store.image, BrokerId(1), holder, lambda key: 0)
 
 
 def granted(holder: LeaseHolder, pacing: Pacing, amount: int, now_ms: float) -> None:
@@ -243,7 +244,7 @@ def test_requests_have_a_pace_of_their_own_in_thousandths_and_an_even_part_for_e
 def test_a_tenants_own_floor_counts_and_all_brokers_together_keep_to_it() -> None:
     store, _, pacing = by_demand(100_000)
     with_quotas(store, produce_bytes_per_s=100_000, rate_floor_percent=10)
-    other = Pacing(store.image, BrokerId(2), holder_of(2), lambda tenant, principal: 0)
+    other = Pacing(store.image, BrokerId(2), holder_of(2), lambda key: 0)
     paces = [each.of(KEY, 0.0) for each in (pacing, other)]
     assert [pace.bytes_per_s for pace in paces if pace] == [5_000, 5_000]
 
@@ -305,7 +306,7 @@ def test_a_principal_has_its_own_limit_never_above_its_tenants_and_others_have_t
             key_id=key_id, tenant=ACME, name="k", principal=1, pepper_version=1, secret_hmac="", scram={}, owner=owner
         )  # fmt: skip
         store.put(model.credential_key(key_id), key.encode())
-    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: 0)
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda key: 0)
     found = {key_id: pacing.own_limit(ACME, key_id, PRODUCE_RATE) for key_id in (*owners, "unknown")}
     assert {key_id: limit and pacing.limit(limit) for key_id, limit in found.items()} == {
         "k1": 1_000, "k2": 100, "k3": None, "k4": None, "unknown": None,
@@ -339,7 +340,7 @@ def test_a_budget_slows_the_principal_that_it_is_of_and_no_other() -> None:
             key_id=key_id, tenant=ACME, name="k", principal=1, pepper_version=1, secret_hmac="", scram={}, owner=owner
         )  # fmt: skip
         store.put(model.credential_key(key_id), key.encode())
-    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: spent.get(principal, 0))
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda key: spent.get(key.principal, 0))
     assert pacing.own_limit(ACME, "k2", PRODUCE_RATE) is None
     assert pacing.own_limit(ACME, "k3", PRODUCE_RATE) is None
     assert pacing.own_limit(ACME, "k1", CONSUME_RATE) is None
@@ -355,8 +356,53 @@ def test_a_budget_slows_the_principal_that_it_is_of_and_no_other() -> None:
     assert pacing.limit(robots) == 0 and pacing.of(robots, 2.0) is None, "another period"
 
 
-def test_a_principals_lease_is_not_its_tenants() -> None:
+def test_a_budget_slows_the_topic_that_it_is_of_by_the_partitions_of_that_topic_alone() -> None:
+    store = Store()
+    store.topic(record(), record(partition=1), record(partition=2, leader=2))
+    known = {
+        "policy": "slow",
+        "slow_bytes_per_s": 300,
+        "period": "month",
+        "amount": 1,
+        "unit": "bytes",
+        "name": "b",
+    }
+    orders = Budget(**known, budget_id="b1", topic="orders")  # type: ignore[arg-type]
+    robots = Budget(**known, budget_id="b2", topic="orders", principal=ROBOT, byte_out=1)  # type: ignore[arg-type]
+    quotas = model.TenantQuotas(produce_bytes_per_s=10_000)
+    tenant = model.TenantRecord(tenant=ACME, quotas=quotas, budgets=(orders, robots))
+    store.put(model.tenant_key(ACME), tenant.encode())
+    key = model.KeyRecord(
+        key_id="k1", tenant=ACME, name="k", principal=1, pepper_version=1, secret_hmac="", scram={}, owner=ROBOT
+    )  # fmt: skip
+    store.put(model.credential_key("k1"), key.encode())
+    spent = {"orders": 0}
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda key: spent.get(key.topic, 0))
+    of_orders = LimitKey(ACME, PRODUCE_RATE, "", "orders")
+    of_robots = LimitKey(ACME, PRODUCE_RATE, ROBOT, "orders")
+    assert pacing.topic_limits(ACME, "k1", PRODUCE_RATE, "orders") == [of_orders, of_robots]
+    assert pacing.topic_limits(ACME, "k2", PRODUCE_RATE, "orders") == [of_orders]
+    assert pacing.topic_limits(ACME, "k1", CONSUME_RATE, "orders") == [
+        LimitKey(ACME, CONSUME_RATE, ROBOT, "orders")
+    ], "reads are slowed by the budget that counts them"
+    assert not pacing.topic_limits(ACME, "k1", PRODUCE_RATE, "clicks")
+    assert pacing.own_limit(ACME, "k1", PRODUCE_RATE) is None, "of the topic alone, not of all that it sends"
+    assert pacing.of(of_orders, 0.0) is None
+    spent["orders"] = 300
+    pace = pacing.of(of_robots, 1.0)
+    assert pace is not None and (pace.whose, pace.bytes_per_s) == ("topic orders of principal sa_robot", 200)
+    assert pacing.safe_share(BrokerId(2), of_orders) == 100, "it leads one of the three"
+    assert pacing.limit(KEY) == 10_000, "nothing else is slower"
+    assert pacing.safe_share(BrokerId(1), LimitKey(ACME, PRODUCE_RATE, "", "clicks")) == 0
+    assert part_led(store.image, BrokerId(1), ACME, "orders") == (2, 3)
+    assert part_led(store.image, BrokerId(1), ACME, "clicks") == (0, 0), (
+        "another topic's partitions are not counted"
+    )
+
+
+def test_a_principals_and_a_topics_lease_are_not_their_tenants() -> None:
     wishes = {KEY: Wish(holds=1, wants=2), LimitKey(ACME, PRODUCE_RATE, ROBOT): Wish(holds=3, wants=4)}
+    wishes[LimitKey(ACME, PRODUCE_RATE, "", "orders")] = Wish(holds=5, wants=6)
     asked = Request(holder=BrokerId(1), registration=2, epoch=3, sequence=4, answered=0, wishes=wishes)
     assert read_request(request_frame(asked)) == asked
 

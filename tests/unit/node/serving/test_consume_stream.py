@@ -76,7 +76,8 @@ def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> Non
         anything = cast(Any, sector)
         stream = ConsumeStream(
             cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, clock, NodeStats(),
-            confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
+            metering=anything,
             budgets=no_budgets(),
             tally=RequestTally(TenantId("t"), FETCH),
             turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),
@@ -129,7 +130,8 @@ def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest
         partitions = [cast(Any, Heard()) for _ in range(5)]
         stream = ConsumeStream(
             anything, anything, anything, lambda where: partitions[where.partition], anything, CONFIG, clock,
-            NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
+            metering=anything,
             budgets=no_budgets(),
             tally=RequestTally(TenantId("t"), FETCH), turns=anything, requests=anything,
             begin_turn=lambda: Turn(clock, SystemRng()),

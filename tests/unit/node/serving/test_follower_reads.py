@@ -63,7 +63,8 @@ class Reader:
         clock = SimClock(loop)
         self.stream = ConsumeStream(
             anything, anything, anything, lambda where: replica, anything, CONFIG, clock, self.stats,
-            confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
+            metering=anything,
             budgets=no_budgets(),
             tally=RequestTally(TenantId("t"), FETCH),
             turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),

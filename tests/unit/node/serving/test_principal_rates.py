@@ -1,7 +1,7 @@
 """Rates of one principal beside its tenant's: what it waits for takes no place of others, and refusals say whose."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from data_plane.leases.terms import LimitKey
 from data_plane.node.leasing.pacing import PRODUCE_RATE, REQUEST_UNITS
 from data_plane.node.ports import CallFailed
+from data_plane.node.serving.batch_turns import Waiting
 from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.node.serving.read_turns import ReadTurns
 from data_plane.node.serving.request_turns import RequestTurns
@@ -130,9 +131,13 @@ def wanted(number: int, size: int) -> pb.ProduceBatch:
     return pb.ProduceBatch(id=number, topic_id=bytes(16), partition=0, size=size)
 
 
-def arrive(stream: ProduceStream, own: Pace | None, pace: Pace | None, number: int, size: int) -> None:
-    batch = memoryview(bytes(size))
-    stream._in_own_turn(own, pace, -1, wanted(number, size), batch, lambda outcome: None, 0.0)
+def arrive(
+    stream: ProduceStream, number: int, size: int, now_ms: float = 0.0, topics: Sequence[Pace] = ()
+) -> None:
+    stream._batch_turns.look()
+    waiting = Waiting(-1, wanted(number, size), memoryview(bytes(size)), now_ms, topics)
+    if stream._batch_turns.take(waiting, now_ms):
+        stream._hold()
 
 
 def test_batches_delayed_by_their_principals_rate_enter_the_tenants_pace_when_their_turn_comes() -> None:
@@ -143,12 +148,14 @@ def test_batches_delayed_by_their_principals_rate_enter_the_tenants_pace_when_th
         own, pace = own_of(size), Pace(100 * size)
         stream = stream_of(slow, pace=pace, own_pace=own)
         while own.clears_in_ms(0.0) < 4_000:
-            arrive(stream, own, pace, 1, size)
-        assert len(stream._own_delayed) >= 3 and pace.let_in <= 2 * size, "others find the tenant's pace free"
-        arrive(stream, own, pace, 7, size)
+            arrive(stream, 1, size)
+        assert len(stream._batch_turns._own) >= 3 and pace.let_in <= 2 * size, (
+            "others find the tenant's pace free"
+        )
+        arrive(stream, 7, size)
         refused = [result for result in stream._results if result.id == 7]
         if not refused:
-            arrive(stream, own, pace, 7, size)
+            arrive(stream, 7, size)
             refused = [result for result in stream._results if result.id == 7]
         assert "produce_bytes_per_s of principal sa_robot is reached" in refused[0].message
         assert refused[0].retry_after_ms > 0
@@ -169,7 +176,7 @@ def test_what_the_tenants_pace_refuses_takes_nothing_of_the_principals() -> None
         while pace.enter(size, 0.0) is not None:
             pass
         stream = stream_of(slow, pace=pace, own_pace=own)
-        arrive(stream, own, pace, 1, size)
+        arrive(stream, 1, size)
         assert "of the tenant is reached" in stream._results[0].message and own.let_in == 0
         assert stream._releaser is not None
         stream._releaser.cancel()
@@ -193,14 +200,9 @@ def test_ten_accounts_with_more_than_all_of_the_rate_keep_the_bound_and_another_
     owns = [own_of(50 * size) for _ in range(10)]
     let_in, waits = dict.fromkeys(range(11), 0), [0]
 
-    async def sends(name: int, stream: ProduceStream, own: Pace | None) -> None:
-        batch = memoryview(bytes(size))
+    async def sends(name: int, stream: ProduceStream) -> None:
         while True:
-            now_ms, answer = broker.monotonic_ms(), lambda outcome: None
-            if own is None:
-                stream._in_turn(pace, -1, wanted(name, size), batch, answer, now_ms)
-            else:
-                stream._in_own_turn(own, pace, -1, wanted(name, size), batch, answer, now_ms)
+            arrive(stream, name, size, broker.monotonic_ms())
             wait_ms = 1.0
             for result in stream._results:
                 if result.error == ErrorCode.THROTTLED:
@@ -213,10 +215,7 @@ def test_ten_accounts_with_more_than_all_of_the_rate_keep_the_bound_and_another_
 
     async def story() -> None:
         streams = [stream_of(broker, pace=pace, own_pace=own) for own in [*owns, None]]
-        tasks = [
-            asyncio.create_task(sends(name, stream, own))
-            for name, (stream, own) in enumerate(zip(streams, [*owns, None], strict=True))
-        ]
+        tasks = [asyncio.create_task(sends(name, stream)) for name, stream in enumerate(streams)]
         await asyncio.sleep(30.0)
         for task in tasks:
             task.cancel()
@@ -241,11 +240,11 @@ def test_a_stream_that_ends_leaves_nothing_coming_to_its_tenants_pace() -> None:
         own, pace = own_of(size), Pace(100 * size)
         stream = stream_of(Timed(), Wire(b"no frame"), pace=pace, own_pace=own)
         for number in range(4):
-            arrive(stream, own, pace, number, size)
-        assert pace.coming == sum(one.size for one in stream._own_delayed) > 0
+            arrive(stream, number, size)
+        assert pace.coming == sum(one.waiting.size for one in stream._batch_turns._own) > 0
         with pytest.raises(FrameError):
             await stream.serve()
-        assert pace.coming == 0 and not stream._own_delayed
+        assert pace.coming == 0 and not stream._batch_turns._own
 
     asyncio.run(story())
 

@@ -124,6 +124,7 @@ def stream_of(
     turns: TenantTurns | None = None,
     pace: Pace | None = None,
     own_pace: Pace | None = None,
+    topic_paces: Callable[[str], list[Pace]] = lambda topic: [],
     storage: Callable[[], str] = lambda: "",
     requests: RequestTurns | None = None,
     committer: Committer | None = None,
@@ -142,6 +143,7 @@ def stream_of(
         confident=lambda: True,
         pace=lambda: pace,
         own_pace=lambda: own_pace,
+        topic_paces=topic_paces,
         requests=(
             requests
             or RequestTurns(lambda limit: None, lambda tenant, key_id, name: None, slow, slow.stats, Delays())

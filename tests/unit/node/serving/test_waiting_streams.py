@@ -137,7 +137,9 @@ class Broker:
         anything: Any = None
         await ConsumeStream(
             connection, self.slow.tenants.enter(key_number(1)), self.slow.gate, self._find, anything, CONFIG, self,
-            self.slow.stats, confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            self.slow.stats, confident=lambda: True, pace=lambda: None, own_pace=lambda: None,
+            topic_paces=lambda topic: [],
+            metering=anything,
             budgets=no_budgets(),
             tally=RequestTally(ACME, FETCH), turns=cast(TenantTurns, AtOnce()),
             requests=self._requests.of(ACME, "k", 1), begin_turn=lambda: Turn(self, SystemRng()),

@@ -1,0 +1,138 @@
+"""Ceilings of cost: what grows by itself stops while a month is expected to cost more, and goes on afterwards."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from billing.budget_usage import used_since
+from billing.expected_costs import expected_month
+from billing.models import UsageDay
+from billing.price_actions import publish_first_price_book
+from billing.unit_rates import unit_rates
+from control_plane.audit.actor import Actor, ActorKind
+from control_plane.audit.models import AuditEntry
+from control_plane.mail.models import Mail
+from control_plane.topics import actions as topics
+from penstock.contract.errors import InvalidRequest, LimitExceeded
+from penstock.rules.budgets import STOP_GROWTH
+from quotas import budget_actions, budget_queries, growth
+from quotas.growth import Expected
+from quotas.models import Budget
+from tenants.models import Tenant
+from tenants.roles import Standing
+from tests.control_plane.world import House, call, make_house
+
+pytestmark = pytest.mark.django_db
+
+NOW = timezone.now()
+AMOUNT = 100_000_000
+OPERATOR = Actor(kind=ActorKind.OPERATOR, id="op")
+ACTOR = Actor(kind=ActorKind.PERSON, id="anna")
+
+
+def ceiling(house: House, **more: Any) -> Budget:
+    wanted = {"name": "most", "period": "month", "measure": "cost", "amount": AMOUNT, "policy": STOP_GROWTH}
+    return budget_actions.create(ACTOR, house.tenant, unit_rates, used_since, **{**wanted, **more})[1]
+
+
+def look(micro: int | None, at: datetime = NOW, kept: int | None = 10**9) -> int:
+    expected = None if micro is None else Expected(cost_micro=micro, currency="USD")
+    return growth.look(lambda tenant, now: expected, lambda tenant: kept, at)
+
+
+@pytest.fixture
+def house() -> House:
+    publish_first_price_book(NOW)
+    return make_house("acme")
+
+
+def make_topic(tenant: Tenant, name: str, actor: Any = ACTOR) -> Any:
+    settings = {"replication": 1, "min_insync_replicas": 1, "retention_ms": 3_600_000}
+    return topics.create_topic(actor, tenant, name=name, partitions=1, settings=settings)
+
+
+def test_what_would_cost_more_is_refused_while_the_month_is_expected_to_reach_the_ceiling(
+    house: House,
+) -> None:
+    tenant = house.tenant
+    make_topic(tenant, "there")
+    row = ceiling(house)
+    generation = Tenant.objects.get(pk=tenant.pk).generation
+    assert look(AMOUNT - 1) == 0 and growth.refusal(tenant, "another topic") is None
+    assert look(AMOUNT, NOW + timedelta(minutes=6)) == 1
+    for refused in (
+        lambda: make_topic(tenant, "more"),
+        lambda: topics.update_topic(ACTOR, tenant, "there", partitions=2),
+        lambda: topics.update_topic(ACTOR, tenant, "there", settings={"retention_ms": -1}),
+        lambda: topics.update_topic(ACTOR, tenant, "there", settings={"retention_ms": 7_200_000}),
+    ):
+        with pytest.raises(LimitExceeded) as raised:
+            refused()
+        assert raised.value.limit == "cost_ceiling"
+        for said in ("expected to cost 100.00", "budget 'most' allows 100.00", "clears when", "raises it"):
+            assert said in raised.value.message
+    topics.update_topic(ACTOR, tenant, "there", settings={"retention_bytes": 10_000_000})
+    make_topic(tenant, "by-operators", OPERATOR)
+    assert growth.kept_max_by_tenant() == {tenant.pk: 1_067_108_864}, (
+        "64 MiB more than is kept, or a twentieth"
+    )
+    assert growth.storage_on_brokers(0, 5) == 5 and growth.storage_on_brokers(3, 5) == 3
+    assert Tenant.objects.get(pk=tenant.pk).generation == generation + 1, "brokers get it"
+    entry = AuditEntry.objects.get(action="budget.growth_stopped")
+    assert entry.object_id == row.public_id and entry.after["forecast"] == AMOUNT
+    assert "reached its ceiling most" in Mail.objects.get(kind="ceiling").subject
+    assert budget_queries.as_sent(tenant, [row], unit_rates)[0].policy == "notify", "brokers only count it"
+    shown = call("GET", f"/v1/budgets/{row.public_id}", token=house.credentials[Standing.OWNER]).body
+    assert shown["growth_stopped_at"] and shown["forecast"] == AMOUNT
+
+
+def test_growth_goes_on_when_clearly_less_is_expected_or_a_person_raises_the_amount(house: House) -> None:
+    row, minutes = ceiling(house), iter(range(0, 100, 6))
+
+    def next_look(micro: int | None) -> int:
+        return look(micro, NOW + timedelta(minutes=next(minutes)))
+
+    assert next_look(AMOUNT + 5) == 1
+    assert next_look(AMOUNT * 96 // 100) == 0, "a forecast that moves does not stop and release in turn"
+    assert growth.refusal(house.tenant, "it") is not None
+    assert next_look(AMOUNT * 94 // 100) == 1 and growth.refusal(house.tenant, "it") is None
+    assert AuditEntry.objects.filter(action="budget.growth_released").count() == 1
+    assert next_look(AMOUNT) == 1
+    budget_actions.change(ACTOR, house.tenant, row.public_id, {"amount": AMOUNT * 101 // 100})
+    assert growth.refusal(house.tenant, "it") is not None, "too little more"
+    budget_actions.change(ACTOR, house.tenant, row.public_id, {"amount": 2 * AMOUNT})
+    assert growth.refusal(house.tenant, "it") is None and not growth.kept_max_by_tenant()
+    assert next_look(2 * AMOUNT) == 1
+    assert next_look(None) == 1 and growth.refusal(house.tenant, "it") is None, "no prices, no cost"
+    assert next_look(2 * AMOUNT) == 1
+    budget_actions.change(ACTOR, house.tenant, row.public_id, {"policy": "notify"})
+    assert growth.refusal(house.tenant, "it") is None
+
+
+def test_a_ceiling_is_looked_at_in_its_turn_and_of_its_own_tenant_alone(house: House) -> None:
+    ceiling(house)
+    other = make_house("other")
+    assert look(AMOUNT, kept=None) == 1 and not growth.kept_max_by_tenant(), "no broker says what is kept"
+    assert growth.refusal(other.tenant, "it") is None
+    assert look(1, NOW + timedelta(minutes=1)) == 0, "not again so soon"
+    assert look(1, NOW + timedelta(minutes=6)) == 1
+
+
+@pytest.mark.parametrize(
+    "more", [{"measure": "bytes"}, {"period": "day"}, {"topic": "orders"}, {"slow_bytes_per_s": 5}]
+)
+def test_a_ceiling_is_of_a_months_cost_and_the_whole_tenant(house: House, more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        ceiling(house, **more)
+
+
+def test_what_is_expected_is_the_forecast_and_its_low_end_without_enough_days(house: House) -> None:
+    expected = expected_month(house.tenant, NOW)
+    assert expected is not None and expected.currency == "USD"
+    before = expected.cost_micro
+    day = {"tenant": house.tenant, "topic_id": "0" * 32, "topic": "orders", "day": NOW.date()}
+    UsageDay.objects.create(**day, meter="bytes_in", quantity=10**15)
+    after = expected_month(house.tenant, NOW)
+    assert after is not None and after.cost_micro > before + 1_000_000
