@@ -80,7 +80,7 @@ class Asked:
 
     def _check_partition(self) -> None:
         if not self.topic:
-            raise InvalidRequest("topic: one is required by partition: a partition is one of a topic")
+            raise InvalidRequest("topic: name one: a partition is one of a topic")
         others = (self.principal, self.group, self.tag)
         if any(one is not None for one in others) or not {*self.by} <= {PARTITION, "day", "month", "meter"}:
             raise InvalidRequest(

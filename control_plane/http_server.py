@@ -112,13 +112,13 @@ class Refusal(ErrorTask):
         if not str(getattr(self.request, "path", "")).startswith("/v1/"):
             super().execute()
             return
-        error = self.request.error
+        error = cast(Request, self.request).error
         said = f"the request was not read: {error.body}"
         if isinstance(error, RequestEntityTooLarge):
             said = f"body: at most {BODY_BYTES_MAX} bytes allowed"
         body = json.dumps(problems.problem(error.code, ErrorCode.INVALID_REQUEST, said)).encode()
         self.status = f"{error.code} {error.reason}"
-        self.response_headers.append(("Content-Type", problems.CONTENT_TYPE))
+        self.response_headers = [*self.response_headers, ("Content-Type", problems.CONTENT_TYPE)]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)

@@ -37,13 +37,14 @@ _HIDDEN = ("partition", "principal", "group", "meter", "currency")
 _FILTERS = ("topic", "partition", "principal", "group", "meter", "tag", "currency")
 _LABELS = {
     "topic": "Topic",
-    cost_reports.PARTITION: "Partition of a topic",
+    cost_reports.PARTITION: "Partition",
     "principal": "Principal",
     "group": "Consumer group",
     "meter": "Meter",
     "day": "Day",
     "month": "Month",
 }
+_CHOICES = _LABELS | {cost_reports.PARTITION: "Partition of a topic"}
 _NOTHING = {
     "topic": "of no topic",
     cost_reports.PARTITION: "not known yet",
@@ -61,7 +62,7 @@ def costs(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     keys = cost_tags.tag_keys(access.tenant)
     context: dict[str, Any] = {
         "here": HERE,
-        "choices": [*_LABELS.items(), *((f"tag:{key}", f"Tag {key}") for key in keys)],
+        "choices": [*_CHOICES.items(), *((f"tag:{key}", f"Tag {key}") for key in keys)],
         "months": _months(now.date()),
         "given": {
             name: request.GET.get(name, "")[:255]
@@ -196,6 +197,8 @@ def _name(found: Report, name: str, value: str) -> str:
         return value or "untagged"
     if name == "principal" and found.names.get(value):
         return f"{found.names[value]} ({value})"
+    if name == cost_reports.PARTITION and value:
+        return f"{found.asked.topic}-{value}"
     if name == "meter" and value:
         return str(meter(value))
     return value or _NOTHING.get(name, "")

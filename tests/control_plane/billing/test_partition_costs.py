@@ -73,10 +73,14 @@ def house(world: World) -> House:
     return made
 
 
+def asked(*by: str, **more: Any) -> Asked:
+    values: dict[str, Any] = {**RANGE, "by": by, **more}
+    return Asked(**values)
+
+
 def answered(world: World, house: House, *by: str, **more: Any) -> Report:
-    asked = Asked(by=by, **{**RANGE, **more})
     return cost_answers.answered(
-        house.tenant, asked, None, datetime.now(UTC), lambda: FolderStore(world.datasets)
+        house.tenant, asked(*by, **more), None, datetime.now(UTC), lambda: FolderStore(world.datasets)
     )
 
 
@@ -122,11 +126,11 @@ def test_what_has_no_partition_is_refused_and_what_is_not_there_is_not_known(
         ({"partition": "٣"}, "a number required"),
     ):
         with pytest.raises(InvalidRequest, match=text):
-            Asked(**{**RANGE, "by": ("partition",), **more})  # type: ignore[arg-type]
+            asked(**{"by": ("partition",), **more})
     assert answered(world, house, "partition", topic="nothing").rows == []
     empty = cost_answers.answered(
         house.tenant,
-        Asked(by=("partition",), **RANGE),
+        asked("partition"),
         None,
         datetime.now(UTC),
         lambda: FolderStore(world.datasets / "none"),
@@ -196,15 +200,15 @@ def test_rest_and_the_console_show_partitions(
 ) -> None:
     changed = msgspec.structs.replace(config.current(), datasets=world.datasets)
     monkeypatch.setattr(config, "current", lambda: changed)
-    asked = f"from={RANGE['first']}&topic=orders&by=partition"
-    answer = call("GET", f"/v1/costs?{asked}", token=house.credentials[Standing.OWNER])
+    given = f"from={RANGE['first']}&topic=orders&by=partition"
+    answer = call("GET", f"/v1/costs?{given}", token=house.credentials[Standing.OWNER])
     assert answer.status == 200, answer.body
     rows = answer.body["items"]
     assert [row["partition"] for row in rows] == [None, 0, 2, 10]
     assert sum(row["cost_micro"] for row in rows) == answer.body["total"]["cost_micro"]
-    first = call("GET", f"/v1/costs?{asked}&limit=2", token=house.credentials[Standing.OWNER]).body
+    first = call("GET", f"/v1/costs?{given}&limit=2", token=house.credentials[Standing.OWNER]).body
     rest = call(
-        "GET", f"/v1/costs?{asked}&limit=2&cursor={first['next']}", token=house.credentials[Standing.OWNER]
+        "GET", f"/v1/costs?{given}&limit=2&cursor={first['next']}", token=house.credentials[Standing.OWNER]
     ).body
     assert first["items"] + rest["items"] == rows
     lines = [line.split(",")[:3] for line in as_csv(["partition"], "USD", rows)]
