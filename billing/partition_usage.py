@@ -99,9 +99,9 @@ def _of_window(
     columns = ["topic", "topic_id", "partition", "meter"]
     fetched = sum(size for window in windows for _, _, size, _ in manifest.windows[window].files)
     for run_id, file, _, _ in manifest.windows[name].files:
-        place: Path | Any
+        file_or_bytes: Path | Any
         if isinstance(store, FolderStore):
-            place = store.run_folder(DATA_SET, run_id) / file
+            file_or_bytes = store.run_folder(DATA_SET, run_id) / file
         else:
             if fetched > FETCHED_BYTES_MAX:
                 raise InvalidRequest(
@@ -110,9 +110,11 @@ def _of_window(
             content = store.file(DATA_SET, run_id, file)
             if content is None:
                 raise FileNotFoundError(file)
-            place = pa.BufferReader(content)
+            file_or_bytes = pa.BufferReader(content)
         # The path's `run=…` is no column.
-        table = pq.read_table(place, columns=[*columns, "quantity"], filters=wanted, partitioning=None)
+        table = pq.read_table(
+            file_or_bytes, columns=[*columns, "quantity"], filters=wanted, partitioning=None
+        )
         summed = table.group_by(columns).aggregate([("quantity", "sum")])
         for row in summed.to_pylist():
             yield PartitionDay(

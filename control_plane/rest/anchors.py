@@ -13,6 +13,7 @@ from billing import anchor_actions
 from billing.anchor_models import DayAnchor
 from control_plane.api import shapes
 from control_plane.rest.views import PublicView
+from penstock.contract.anchor_documents import is_day
 from penstock.contract.errors import NotFound
 
 DAYS_SHOWN = 400
@@ -79,7 +80,6 @@ class AnchorDayView(PublicView):
 
 
 def _day(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise NotFound(f"anchors of {text[:20]!r}: no day like 2026-11-27") from None
+    if not is_day(text):
+        raise NotFound(f"anchors of {text[:20]!r}: no day like 2026-11-27")
+    return date.fromisoformat(text)

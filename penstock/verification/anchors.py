@@ -4,7 +4,7 @@
    nothing that was issued up to it can be made up afterwards. It is no secret: sent to others, printed or given a time
    by a third party, it holds the service to its word. An item of `GET /v1/billing/chain` is one, too.
 2. A day's document of `GET /v1/anchors/DAY`, which holds the newest entry of every chain without names, signed by the
-   service. Whoever has kept one, or asks others for it, need not have known the tenant.
+   service. Who has kept one, or asks others for it, need not have known the tenant.
 """
 
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ def _day(signed: SignedAnchors, name: str, key: str | None) -> DayAnchors:
 
 def _is_signed(document: AnchorsDocument, signed: SignedAnchors) -> bool:
     try:
-        # Whoever verifies no such document needs no library for it.
+        # Who verifies no such document needs no library for it.
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ImportError:

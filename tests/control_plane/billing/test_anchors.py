@@ -95,7 +95,7 @@ def test_everyone_reads_them_and_an_altered_one_is_named(world: World) -> None:
     assert answer.status == 200 and "immutable" in answer.headers["Cache-Control"]
     signed = answer.body
     assert isinstance(read_anchor(json.dumps(signed, indent=1).encode(), "file"), DayAnchors)
-    for path in ("2020-01-01", "latest", "2026-13-01", "%00"):
+    for path in ("2020-01-01", "latest", "2026-13-01", "20261127", "a b"):
         assert call("GET", f"/v1/anchors/{path}").status == 404
     other = signed["document"] | {"leaves": ["0" * 64]}
     for altered, text in (

@@ -26,7 +26,6 @@ from billing.service_level_models import ProbeMinute, ServiceLevelReport, Servic
 from control_plane.audit import queries as audit
 from control_plane.rest.billing_shapes import ChainEntryShape
 from control_plane.rest.service_levels import ServiceLevelShape
-from payments import actions as payment_actions
 from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.service_level_documents import ServiceLevelDocument
@@ -602,38 +601,6 @@ def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> No
     assert "95.138 %" in page and "14 of them too slow" in page and "98.966 %" in page
     october = service_level_reports.measure(acme, END, END + timedelta(days=1))
     assert (october.level.name, october.format) == ("standard", 1)
-
-
-def test_an_invoice_that_was_taken_back_counts_nothing_and_a_report_of_before_stays_proven(
-    world: World,
-) -> None:
-    acme = made(world)
-    failing(world, acme)
-    invoice = invoiced(world, acme)
-    payment_actions.open_receivable(invoice)
-    before, chain, invoices = seen(acme)
-    payment_actions.void(TESTER, invoice, reason="sent to the wrong company")
-    (void,) = [
-        dataclasses.replace(one, void_at=before["document"]["month"] + "-30T12:00:00Z") for one in invoices
-    ]
-    stale = check_service_level(before, chain, [void])
-    assert any("is void, and counts" in one for one in stale.wrong), "it is not posted, and counts it"
-    early = before | {"provisional": False}
-    assert check_service_level(early, chain, [void]).wrong == ()
-    assert service_level_actions.post_months(DUE) == 1
-    shown, chain, invoices = seen(acme)
-    assert (shown["document"]["format"], shown["basis_points"], shown["credit_micro"]) == (3, 10_000, 0)
-    assert shown["document"]["invoices"][0]["charge_micro"] == invoice.total_micro
-    assert shown["posted_at"].startswith("2026-10-03T")
-    proof = check_service_level(shown, chain, [void])
-    assert (proof.wrong, proof.missing, proof.verdict) == ((), (), Verdict.PROVEN)
-    for at, text in (
-        (None, "counts as void, and is not"),
-        ("2099-01-01T00:00:00Z", "became it after the report"),
-    ):
-        lie = check_service_level(shown, chain, [dataclasses.replace(void, void_at=at)])
-        assert [one for one in lie.wrong if text in one], lie
-    assert check_service_level(shown, chain, [dataclasses.replace(void, void_at="soon")]).wrong
 
 
 def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
