@@ -11,6 +11,7 @@ class BillingConfig(AppConfig):
         # Models that are not in `billing.models` are registered where they are imported first.
         from billing import (  # noqa: F401
             account_models,
+            anchor_models,
             cost_models,
             coupon_models,
             metrics,

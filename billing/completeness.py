@@ -51,14 +51,16 @@ def find_gaps(
     coverage: Sequence[Coverage],
     usage: Sequence[Usage],
     waived: Collection[PartitionRef] = frozenset(),
+    names: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Every gap of the period, one text each. The invoice may be issued when there is none.
 
     Each partition of the vector must be covered from the end of the previous cut to the end offset of this cut. The
     usage of both meters must cover these offsets once, in the same ranges of the same days. Waived partitions are
-    not checked.
+    not checked. `names` of topics, by id, that have no coverage: of others the coverage says them.
     """
     gaps: list[str] = []
+    known_names = {**(names or {}), **{entry.topic_id: entry.topic for entry in coverage}}
     vector = {key: end for key, end in vector.items() if key[:2] not in waived}
     coverage = [entry for entry in coverage if (entry.topic_id, entry.partition) not in waived]
     usage = [row for row in usage if (row.topic_id, row.partition) not in waived]
@@ -66,7 +68,8 @@ def find_gaps(
     for key, end in sorted(vector.items()):
         entry = found.get(key)
         if entry is None:
-            gaps.append(f"{key[0]}-{key[1]}: its cut reading at offset {end} is not in the data sets")
+            name = _named(key[0], key[1], known_names)
+            gaps.append(f"{name}: its cut reading at offset {end} is not in the data sets")
         elif entry.covered and entry.end_offset != end:
             gaps.append(f"{entry.name}: covered up to offset {entry.end_offset}, cut at {end}")
     rows: dict[tuple[str, int], list[Usage]] = defaultdict(list)
@@ -89,8 +92,14 @@ def find_gaps(
         gaps.extend(_offset_gaps(entry, rows[entry.topic_id, entry.partition]))
     known = {(c.topic_id, c.partition) for c in coverage}
     for topic_id, partition in sorted(ref for ref in rows if ref not in known):
-        gaps.append(f"{topic_id}-{partition}: usage without coverage")
+        gaps.append(f"{_named(topic_id, partition, known_names)}: usage without coverage")
     return gaps
+
+
+def _named(topic_id: str, partition: int, names: Mapping[str, str]) -> str:
+    """A partition by its topic's name, with the id, which waiving it takes; by the id alone if no name is known."""
+    name = names.get(topic_id)
+    return f"{topic_id}-{partition}" if name is None else f"{name}-{partition} (topic {topic_id})"
 
 
 def billable_quantities(

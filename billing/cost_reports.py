@@ -23,7 +23,8 @@ from penstock.rules.allocation import MILLION, rate_micro
 from penstock.rules.meters import LEADERLESS
 from tenants.models import Tenant
 
-DIMENSIONS = ("day", "month", "topic", "principal", "group", "meter")
+PARTITION = "partition"
+DIMENSIONS = ("day", "month", "topic", PARTITION, "principal", "group", "meter")
 TAG = "tag:"
 BY_MAX = 2
 RANGE_DAYS_MAX = 400
@@ -54,6 +55,8 @@ class Asked:
     meter: str | None = None
     tag: tuple[str, str] | None = None
     """Key and value; an empty value: what has none."""
+    partition: str | None = None
+    """Of `topic`; empty: what is of none that is known."""
     currency: str = ""
     """Empty: the one that all periods have."""
 
@@ -72,6 +75,24 @@ class Asked:
             raise InvalidRequest("topic, principal, group, meter and tag: no NUL allowed")
         if "day" in self.by and "month" in self.by:
             raise InvalidRequest("by: a day has its month; name one of them")
+        if self.by_partition:
+            self._check_partition()
+
+    def _check_partition(self) -> None:
+        if not self.topic:
+            raise InvalidRequest("topic: name one: a partition is one of a topic")
+        others = (self.principal, self.group, self.tag)
+        if any(one is not None for one in others) or not {*self.by} <= {PARTITION, "day", "month", "meter"}:
+            raise InvalidRequest(
+                "by: partition goes with day, month or meter; principals, groups and tags are known by topic"
+            )
+        if self.partition and not (self.partition.isascii() and self.partition.isdigit()):
+            raise InvalidRequest(f"partition: {self.partition[:20]!r} is no partition; a number required")
+
+    @property
+    def by_partition(self) -> bool:
+        """Answered by `billing.partition_costs`."""
+        return PARTITION in self.by or self.partition is not None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -164,34 +185,10 @@ def report_of_periods(
     )
 
 
-def compared(tenant: Tenant, asked: Asked, against: Asked, now: datetime) -> Report:
-    """A report whose rows have those of another time beside them, by the same dimensions. Raises `InvalidRequest`, also
-    for days and months, which no two times have in common, and for other currencies: nothing is exchanged.
-    """
-    if asked.bucket:
-        raise InvalidRequest(f"by: {asked.bucket} cannot be compared with another time; leave it out")
-    now_found, then = report(tenant, asked, now), report(tenant, against, now)
-    if then.currencies and now_found.currencies and then.currency != now_found.currency:
-        raise InvalidRequest(
-            f"currency: {now_found.currency} cannot be compared with {then.currency}; nothing is exchanged"
-        )
-    rows = {tuple(row.values.items()): row for row in now_found.rows}
-    earlier = {tuple(row.values.items()): row for row in then.rows}
-    for key in earlier.keys() - rows.keys():
-        rows[key] = CostRow(values=dict(key))
-    for key, row in rows.items():
-        row.before = earlier.get(key) or CostRow(values=dict(key))
-    now_found.total.before = then.total
-    either = now_found if now_found.currencies else then
-    return Report(
-        asked=asked,
-        against=against,
-        currency=either.currency,
-        minor_digits=either.minor_digits,
-        currencies=tuple(sorted({*now_found.currencies, *then.currencies})),
-        total=now_found.total,
-        rows=sorted(rows.values(), key=lambda row: tuple(row.values.values())),
-        names={**then.names, **now_found.names},
+def order_of(row: CostRow) -> Values:
+    """What rows are in the order of: their values, partitions as numbers."""
+    return tuple(
+        value.rjust(10) if name == PARTITION and value else value for name, value in row.values.items()
     )
 
 

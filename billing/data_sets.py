@@ -31,6 +31,18 @@ ROWS_MAX = 20_000_000
 
 QUANTITY = "decimal(38,0)"
 SCHEMAS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "usage_hour": (
+        ("tenant", "string"),
+        ("topic_id", "string"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("log_generation", "long"),
+        ("hour", "timestamp"),
+        ("principal", "long"),
+        ("group", "string"),
+        ("meter", "string"),
+        ("quantity", QUANTITY),
+    ),
     "usage_day": (
         ("tenant", "string"),
         ("topic_id", "string"),

@@ -22,6 +22,7 @@ from billing.completeness import Coverage, PartitionRef, Usage, billable_quantit
 from billing.models import BillingEntry, Cut, Invoice, InvoiceLine, MeasuredDay
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
+from control_plane.topics.queries import topics_of_all
 from penstock.contract.documents import Predecessor, PricesDocument, TaxStatement, plain
 from penstock.contract.invariant import invariant
 from penstock.rules import charges, rating
@@ -74,8 +75,14 @@ def finalize(cut: str) -> Invoice:
             for u in row.usage.order_by("topic_id", "partition", "meter", "first_offset")
         ]
         waived = queries.waived_partitions(row)
+        vector = queries.vector(row)
         gaps = find_gaps(
-            queries.vector(row), {} if previous is None else queries.vector(previous), coverage, usage, waived
+            vector,
+            {} if previous is None else queries.vector(previous),
+            coverage,
+            usage,
+            waived,
+            _names({key[0] for key in vector}.difference(one.topic_id for one in coverage)),
         )
         if previous is not None and previous.invoice.status != Invoice.Status.ISSUED:
             gaps.insert(0, f"the previous invoice {previous.invoice.public_id} is still a draft")
@@ -106,6 +113,13 @@ def finalize(cut: str) -> Invoice:
             Invoice.objects.filter(pk=invoice.pk).update(gaps=[lacking.gap])
             return Invoice.objects.select_related("cut", "tenant", "price_book").get(pk=invoice.pk)
         return invoice
+
+
+def _names(topic_ids: Collection[str]) -> dict[str, str]:
+    """Of topics that exist or are in the recycle bin."""
+    if not topic_ids:
+        return {}
+    return dict(topics_of_all().filter(topic_id__in=topic_ids).values_list("topic_id", "name"))
 
 
 def _issue(

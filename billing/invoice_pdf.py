@@ -9,6 +9,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 from msgspec import UNSET
 
+from billing import tax_shown
 from billing.models import BillingEntry, CreditNote, Invoice
 from penstock.contract import documents
 from penstock.contract.errors import NotFound
@@ -63,6 +64,7 @@ def _context(invoice: Invoice, issuer: Issuer, due_at: datetime | None) -> dict[
     def money(micro: int) -> str:
         return f"{shown_amount(micro, document.minor_digits)} {document.currency}"
 
+    statement = None if document.tax_statement is UNSET else document.tax_statement
     parts_max = max(PARTS_OF_A_LINE_MIN, PARTS_MAX // max(1, len(document.lines)))
     notes = list(CreditNote.objects.filter(invoice=invoice).order_by("number"))
     return {
@@ -102,6 +104,13 @@ def _context(invoice: Invoice, issuer: Issuer, due_at: datetime | None) -> dict[
             }
             for charges in _of_one_name(document)
             for first in charges[:1]
+        ],
+        "tax": None if statement is None else tax_shown.shown(statement),
+        "taxes": []
+        if statement is None
+        else [
+            {"row": row, "taxable": money(row.taxable_micro), "amount": money(row.amount_micro)}
+            for row in tax_shown.shown(statement).rows
         ],
         "total": money(document.total_micro),
         "notes": [

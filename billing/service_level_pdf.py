@@ -1,12 +1,16 @@
 """A month of service as PDF: what is printed follows from the month's document."""
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from django.template.loader import render_to_string
 
 from billing.service_level_reports import PER_MILLES, MonthReport
-from billing.service_level_shown import shown
+from billing.service_level_shown import ShownDay, shown
 from tenants.models import Tenant
+
+DAY_COLUMNS = 2
 
 
 def report_pdf(tenant: Tenant, report: MonthReport, issuer: str) -> bytes:
@@ -20,6 +24,7 @@ def report_pdf(tenant: Tenant, report: MonthReport, issuer: str) -> bytes:
 
 def report_page(tenant: Tenant, report: MonthReport, issuer: str) -> str:
     """The HTML that is printed."""
+    said = shown(report)
     return render_to_string(
         "billing/service_level.html",
         {
@@ -27,10 +32,18 @@ def report_page(tenant: Tenant, report: MonthReport, issuer: str) -> str:
             "name": tenant.name,
             "report": report,
             "document": report.document,
-            "shown": shown(report),
+            "shown": said,
+            "days": _in_columns(said.days),
             "percentiles": [f"{one / 10:g} %" for one in PER_MILLES],
         },
     )
+
+
+def _in_columns(days: Sequence[ShownDay]) -> list[tuple[ShownDay | None, ...]]:
+    """Rows of a table in which the days run down one column after the other: a month is half a page."""
+    height = -(-len(days) // DAY_COLUMNS)
+    columns = [days[at * height : (at + 1) * height] for at in range(DAY_COLUMNS)]
+    return list(zip_longest(*columns))
 
 
 def _no_fetching(url: str) -> Any:

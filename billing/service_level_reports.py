@@ -17,6 +17,7 @@ from billing.service_level_models import (
     SlaMinute,
     SlaSlow,
 )
+from billing.voids import voids_of
 from penstock.contract import documents
 from penstock.contract.errors import NotFound
 from penstock.contract.service_level_documents import ChargedInvoice, Excluded, ServiceLevelDocument
@@ -42,7 +43,7 @@ from quotas.queries import service_level_at
 from tenants.models import Tenant
 
 LEADERLESS_MAX = 50
-"""Topics that are named; the data set `usage_hour` has each partition by hour."""
+"""Topics that are named."""
 PER_MILLES = (500, 950, 990, 999)
 _NO_PRICES = ("USD", 6)
 """Currency and minor digits of a month that has no invoice and no prices: it credits nothing."""
@@ -75,6 +76,16 @@ class Leaderless:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderlessPartition:
+    """How long one partition had no leader."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MonthReport:
     """A month. `posted` is None while it may still change."""
 
@@ -86,6 +97,10 @@ class MonthReport:
     leaderless: tuple[Leaderless, ...]
     """The longest first, at most `LEADERLESS_MAX`. Each second is a failed produce and a failed fetch request in the
     document as well."""
+    leaderless_partitions: tuple[LeaderlessPartition, ...] | None = ()
+    """By `leaderless_partitions.with_partitions`, the longest first; None: they cannot be read now."""
+    leaderless_partitions_more: int = 0
+    """Beside those that are named."""
 
     @property
     def provisional(self) -> bool:
@@ -265,7 +280,10 @@ def _probes(bounds_s: tuple[int, int]) -> dict[str, dict[int, Counts]]:
 
 
 def _charges(tenant: Tenant, first: datetime) -> tuple[list[ChargedInvoice], str, int]:
-    """Issued invoices of periods with a part in the month, and the currency: without one that of the running prices."""
+    """Issued invoices of periods with a part in the month, and the currency: without one that of the running prices.
+    What an operator took back by now is there as void.
+    """
+    void = voids_of(tenant)
     invoices = Invoice.objects.filter(
         tenant=tenant,
         status=Invoice.Status.ISSUED,
@@ -301,7 +319,10 @@ def _charges(tenant: Tenant, first: datetime) -> tuple[list[ChargedInvoice], str
         document = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
         currency, minor_digits = document.currency, document.minor_digits
         own = [note for note in notes if note.invoice.id == document.id]
-        issued.append((document.currency, charged_invoice(document, entry.document_sha256, own, month_ms)))
+        charged = charged_invoice(
+            document, entry.document_sha256, own, month_ms, void=invoice.public_id in void
+        )
+        issued.append((document.currency, charged))
     # There is no exchange of currencies: what was charged in another one than the newest is not credited.
     return [one for of, one in issued if of == currency], currency, minor_digits
 

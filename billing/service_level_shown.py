@@ -207,6 +207,14 @@ def _moment(second: int) -> datetime:
 
 
 def _credit_line(report: MonthReport) -> str:
+    void = sum(one.void is True for one in report.document.invoices)
+    if not void:
+        return _credited(report)
+    taken = "An invoice of it was" if void == 1 else f"{void} invoices of it were"
+    return f"{_credited(report)} {taken} taken back, and charges nothing."
+
+
+def _credited(report: MonthReport) -> str:
     document = report.document
     latency = None if document.latency is UNSET else document.latency.parts
     if document.binding_parts is None and latency is None:

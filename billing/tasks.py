@@ -7,6 +7,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from billing import (
+    anchor_actions,
     draft_actions,
     import_actions,
     invoice_actions,
@@ -79,6 +80,11 @@ def bill_run() -> None:
         period_actions.close_months(timezone.now())
     except PenstockError as error:
         _log.error("periods not closed", extra={"error": error.message})
+    try:
+        anchor_actions.publish_due(timezone.now())
+    except Exception:
+        # A fault of the service. The next bill run publishes them.
+        _log.exception("anchors were not published")
     try:
         service_level_actions.post_months(timezone.now())
     except Exception:

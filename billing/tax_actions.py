@@ -51,6 +51,18 @@ def address_of(tenant: Tenant) -> TaxAddress | None:
     return TaxAddress.objects.filter(tenant=tenant).first()
 
 
+def forget_address(actor: Actor, tenant: Tenant) -> None:
+    """Before the tenant is purged. Issued invoices keep the address that they were taxed by, and the audit log what was
+    set. Doing it again changes nothing.
+    """
+    with transaction.atomic():
+        owner = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        if TaxAddress.objects.filter(tenant=owner).delete()[0]:
+            audit.record(
+                actor, tenant=owner.public_id, action="tax_address.remove", object_id=owner.public_id
+            )
+
+
 def set_address(actor: Actor, tenant: Tenant, *, now: datetime, **given: str) -> TaxAddress:
     """Set where the tenant is, for invoices that are not issued yet. The same again changes nothing.
 

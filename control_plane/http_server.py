@@ -6,6 +6,7 @@ an address can open a bounded number of connections, and a request that two read
 An answer may be delayed: it waits on its connection, and takes no thread.
 """
 
+import json
 import logging
 import re
 import socket
@@ -19,11 +20,14 @@ from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher, WSGITask
+from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+from waitress.utilities import RequestEntityTooLarge
 
+from control_plane.api import problems
 from control_plane.api.client_address import is_trusted
 from control_plane.api.delayed_answers import DELAY
 from control_plane.config import Network
+from penstock.contract.errors import ErrorCode
 
 THREADS = 32
 """More than processors, because a request that changes something waits up to 2 s for its delivery."""
@@ -99,11 +103,33 @@ class Task(WSGITask):
         return True
 
 
+class Refusal(ErrorTask):
+    """A request that the server itself refuses, as of a body over the limit. Calls of REST get a problem document, as
+    of every other refusal; what has no readable path gets a text.
+    """
+
+    def execute(self) -> None:
+        if not str(getattr(self.request, "path", "")).startswith("/v1/"):
+            super().execute()
+            return
+        error = cast(Request, self.request).error
+        said = f"the request was not read: {error.body}"
+        if isinstance(error, RequestEntityTooLarge):
+            said = f"body: at most {BODY_BYTES_MAX} bytes allowed"
+        body = json.dumps(problems.problem(error.code, ErrorCode.INVALID_REQUEST, said)).encode()
+        self.status = f"{error.code} {error.reason}"
+        self.response_headers = [*self.response_headers, ("Content-Type", problems.CONTENT_TYPE)]
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
 class Channel(HTTPChannel):
     """One connection, with its deadlines. What it does now is in waitress's own fields."""
 
     parser_class = Request
     task_class = Task
+    error_task_class = Refusal
     delayed_until = 0.0
     """By the monotonic clock: nothing is sent before, nor read while an answer waits."""
     _answered: Request | None = None

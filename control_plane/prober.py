@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from penstock.contract.errors import BrokerUnavailable, ConfigurationError, Pens
 from penstock.rules.service_levels import FETCH, PRODUCE, Counts
 
 EVERY_S = 5.0
+SAID_EVERY_MINUTES = 15
+"""A line of the log says what was counted."""
 WITHIN_S = 5.0
 """What takes longer has failed."""
 BOUNDS_S = 1.0
@@ -158,9 +161,51 @@ def main(
             return False
         return True
 
+    said = Said(_minute())
+
+    def note(operation: str, good: bool) -> None:
+        counts.note(operation, _minute(), good=good)
+        said.note(operation, good=good)
+
+    _log.info("probing", extra={"prober": prober, "topic": topic, "every_s": EVERY_S})
     with Client(bootstrap=settings.bootstrap, api_key=settings.api_key, ca_file=settings.ca_file) as client:
-        probe = Probe(client, topic, lambda operation, good: counts.note(operation, _minute(), good=good))
-        probing(probe.round, counts, write, ended, _minute)
+        probe = Probe(client, topic, note)
+
+        def round_() -> None:
+            probe.round()
+            said.say(_minute())
+
+        probing(round_, counts, write, ended, _minute)
+    _log.info("no more probes", extra={"prober": prober, "topic": topic})
+
+
+class Said:
+    """What came of probes since the last line of the log, which comes at times: a quiet log then shows that none is
+    made.
+    """
+
+    def __init__(self, minute: int) -> None:
+        self._since = minute
+        self._good: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+
+    def note(self, operation: str, *, good: bool) -> None:
+        (self._good if good else self._failed)[operation] += 1
+
+    def say(self, minute: int) -> None:
+        if minute < self._since + SAID_EVERY_MINUTES:
+            return
+        _log.info(
+            "probed",
+            extra={
+                "minutes": minute - self._since,
+                **{f"{operation}_good": self._good[operation] for operation in (PRODUCE, FETCH)},
+                **{f"{operation}_failed": self._failed[operation] for operation in (PRODUCE, FETCH)},
+            },
+        )
+        self._since = minute
+        self._good.clear()
+        self._failed.clear()
 
 
 def probing(

@@ -44,7 +44,9 @@ class FakeStripe:
     declines: bool = False
     """Whether payment methods are declined."""
     refuses: str = ""
-    """Calls whose path has this in it are refused with 400; `key`: each call with 401."""
+    """Calls whose path has this in it are refused with 400, which is kept under the idempotency key; `key`: each call
+    with 401.
+    """
     number: int = 0
     checkout_url: str = "https://checkout.stripe.example/c"
     """Where customers name a payment method; `{session}` in it becomes the session's id."""
@@ -123,10 +125,9 @@ class FakeStripe:
         self.calls.append((method, parts.path))
         if self.refuses == "key":
             return _error(401, "invalid_request_error", "Invalid API Key provided: sk_test_****fake")
-        if self.refuses and self.refuses in parts.path:
-            return _error(400, "invalid_request_error", "This account cannot do that")
+        refused = bool(self.refuses and self.refuses in parts.path)
         if method == "get":
-            return self._did(method, parts.path, params)
+            return _CANNOT if refused else self._did(method, parts.path, params)
         key = headers.get("Idempotency-Key", "")
         digest = f"{method} {parts.path} {sorted(params.items())!r}"
         if key in self.keys:
@@ -134,6 +135,9 @@ class FakeStripe:
             if before != digest:
                 return _error(400, "idempotency_error", "Keys for idempotent requests can only be used once")
             return text, status
+        if refused:
+            self.keys[key] = (digest, _CANNOT[1], _CANNOT[0])
+            return _CANNOT
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "timeout":
             raise stripe.APIConnectionError("timed out")  # type: ignore[no-untyped-call]
@@ -427,3 +431,6 @@ def _list(rows: list[Object], kind: str = "list") -> Object:
 
 def _error(status: int, kind: str, message: str, code: str = "") -> tuple[str, int]:
     return json.dumps({"error": {"type": kind, "message": message, "code": code or None}}), status
+
+
+_CANNOT = _error(400, "invalid_request_error", "This account cannot do that")

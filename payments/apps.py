@@ -18,4 +18,4 @@ class PaymentsConfig(AppConfig):
         register(KIND_RECEIVABLE, Collector())
         register(KIND_TAX, TaxAsker())
         from_database(metrics.refresh)
-        voids.register(queries.taken_back)
+        voids.register(taken_back=queries.taken_back, void=queries.void)

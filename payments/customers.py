@@ -3,27 +3,40 @@
 from django.db import transaction
 
 from payments import actions
-from payments.models import Receivable, StripeCustomer
+from payments.models import CustomerKey, Receivable, StripeCustomer
 from payments.states import OWED
 from payments.stripe_adapter import Gateway
-from payments.stripe_shapes import Method
+from payments.stripe_shapes import AnsweredFault, Method, Refused
 from tenants.models import Tenant
 
 
-def ensure_customer(gateway: Gateway, tenant: Tenant, version: int = 1) -> str:
+def ensure_customer(gateway: Gateway, tenant: Tenant) -> str:
     """Stripe's id of the tenant, which is made a customer there if it is none. No transaction is open. Raises
-    `AnsweredFault` too: another `version` is needed then.
+    `AnsweredFault` too.
+
+    A call without an answer is made again with its key: Stripe's search finds a customer only after a minute. One that
+    was refused is made again with another key, as Stripe repeats its answer to a key for a day.
     """
     known = StripeCustomer.objects.filter(tenant=tenant).first()
     if known is not None:
         return known.stripe_id
-    found = gateway.find_customer(tenant.public_id) or gateway.create_customer(
-        tenant.public_id, tenant.name, f"customer/{tenant.public_id}/{version}"
-    )
+    found = gateway.find_customer(tenant.public_id) or _created(gateway, tenant)
     with transaction.atomic():
         owner = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         row, _ = StripeCustomer.objects.get_or_create(tenant=owner, defaults={"stripe_id": found})
     return row.stripe_id
+
+
+def _created(gateway: Gateway, tenant: Tenant) -> str:
+    version = CustomerKey.objects.filter(tenant=tenant).values_list("version", flat=True).first() or 1
+    try:
+        return gateway.create_customer(
+            tenant.public_id, tenant.name, f"customer/{tenant.public_id}/{version}"
+        )
+    except (AnsweredFault, Refused):
+        # Of two that were refused at once, one counts.
+        CustomerKey.objects.update_or_create(tenant=tenant, defaults={"version": version + 1})
+        raise
 
 
 def refresh_method(gateway: Gateway, tenant: Tenant) -> Method | None:

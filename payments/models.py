@@ -35,6 +35,15 @@ class StripeCustomer(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
 
+class CustomerKey(models.Model):
+    """Part of the idempotency key by which a tenant is made a customer at Stripe. Without a row it is 1. It grows when
+    Stripe has answered a key with a fault or a refusal, which it would repeat.
+    """
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="stripe_customer_key")
+    version = models.PositiveIntegerField(default=1)
+
+
 class Receivable(models.Model):
     """What is owed of one issued invoice, in whole coins of its currency. Written under the tenant's row lock.
 
@@ -89,7 +98,9 @@ class Receivable(models.Model):
     pay_url = models.TextField(blank=True)
     """Stripe's page on which the invoice can be paid."""
     key_version = models.PositiveIntegerField(default=1)
-    """Part of idempotency keys. It grows when Stripe has answered a key with a fault, which it would repeat."""
+    """Part of idempotency keys. It grows when Stripe has answered a key with a fault or a refusal, which it would
+    repeat.
+    """
     charge = models.PositiveIntegerField(default=1)
     """Number of the attempt to charge the tenant's payment method."""
     charged = models.PositiveIntegerField(default=0)

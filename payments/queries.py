@@ -99,6 +99,11 @@ def taken_back() -> QuerySet[Receivable]:
     return Receivable.objects.filter(state=State.VOID, voided_micro__gt=0)
 
 
+def void() -> QuerySet[Receivable]:
+    """Of invoices of which nothing is to be paid: taken back by an operator, or credited in whole."""
+    return Receivable.objects.filter(state=State.VOID).order_by("pk")
+
+
 def with_new_credits() -> QuerySet[Receivable]:
     """Receivables whose invoice has a credit note that they do not count yet."""
     return (

@@ -43,12 +43,16 @@ class Collector:
                 # It was turned off meanwhile. The receivable waits until it is on.
                 Receivable.objects.filter(pk=row.pk, unsent_since=None).update(unsent_since=timezone.now())
         except AnsweredFault as fault:
-            Receivable.objects.filter(pk=row.pk).update(key_version=F("key_version") + 1)
+            _take_another_key(row)
             self._later(row, str(fault), refused=False)
         except Uncollected as refused:
             self._later(row, refused.problem, refused=True, problem=refused.problem)
-        except (Refused, ConfigurationError) as refused:
+        except Refused as refused:
+            # Stripe would repeat a refusal for a day, also of what was since corrected there.
+            _take_another_key(row)
             self._later(row, refused.message, refused=True, problem=refused.message)
+        except ConfigurationError as error:
+            self._later(row, error.message, refused=True, problem=error.message)
         except KeyRefused as refused:
             self._later(row, refused.message, refused=False, problem=refused.message)
         except PenstockError as error:
@@ -82,6 +86,13 @@ class Collector:
             )
         elif not problem:
             _log.warning("Stripe was not reached", extra={"invoice": row.invoice.public_id, "error": text})
+
+
+def _take_another_key(row: Receivable) -> None:
+    """What the keys so far did is known, and a delivery looks at it before it acts. After a call without an answer the
+    same keys are used again.
+    """
+    Receivable.objects.filter(pk=row.pk).update(key_version=F("key_version") + 1)
 
 
 def _report(gateway: Gateway, row: Receivable) -> None:

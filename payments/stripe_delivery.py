@@ -42,7 +42,7 @@ class Collection:
         if row.waits and not carrying.gathered(row.public_id):
             self._note_problem("")
             return
-        customer = ensure_customer(self._gateway, row.tenant, row.key_version)
+        customer = ensure_customer(self._gateway, row.tenant)
         found = self._find(customer) or self._created(customer)
         if found is None:
             if row.state not in OWED:

@@ -159,7 +159,8 @@ def level_from(plan_name: str, document: Mapping[str, Any]) -> ServiceLevel:
         if not found or len(document) > 1:
             names = ", ".join(one.name for one in SHIPPED_LEVELS)
             raise InvalidRequest(
-                f"service_level: a name alone of {names} required, or a level without a name"
+                f"service_level: {str(document['name'])[:40]!r}; a name alone of {names} required, or a level of the"
+                " plan's own without a name"
             )
         return found[-1]
     own = {"name": OWN_LEVEL_PREFIX + plan_name, "version": 1, "latency_ms": None, **document}

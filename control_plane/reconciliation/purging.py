@@ -8,7 +8,7 @@ import logging
 
 from django.utils import timezone
 
-from billing import period_actions
+from billing import period_actions, tax_actions
 from billing import queries as billing
 from control_plane.audit.actor import system
 from control_plane.audit_topics import actions as audit_topics
@@ -81,6 +81,7 @@ def _drive(tenant: Tenant) -> bool:
         return False
     webhooks.delete_all(ACTOR, tenant)
     audit_topics.forget(tenant)
+    tax_actions.forget_address(ACTOR, tenant)
     former_payers.remember(tenant)
     forgetting.forget(ACTOR, tenant)
     actions.purge(ACTOR, tenant)

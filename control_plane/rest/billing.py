@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from functools import partial
 from tempfile import TemporaryFile
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
@@ -47,6 +47,7 @@ from penstock.verification.commitments import KeptLoss
 from tenants.roles import Permission, Standing, allowed
 
 ALL = "all"
+Time = TypeVar("Time", date, datetime)
 CSV = "text/csv"
 PDF = "application/pdf"
 BUNDLE = "application/vnd.penstock.evidence"
@@ -67,7 +68,7 @@ class UsageView(TenantView):
         by = [name for name in request.query_params.get("by", "").split(",") if name]
         if len(by) != len(set(by)) or any(name not in queries.GROUPS for name in by):
             raise InvalidRequest(f"by: {','.join(by)[:50]!r}; topic, day or both are known")
-        first, end = _day(request, "from"), _day(request, "to")
+        first, end = _in_order(_day(request, "from"), _day(request, "to"))
         asked = partial(queries.usage, self.tenant, by=by, first=first, end=end)
         groups = partial(queries.usage_groups, self.tenant, by=by, first=first, end=end)
         return self.paged(
@@ -90,7 +91,7 @@ class AvailabilityView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """Valid requests, and those of them that failed through a fault of the service, by operation."""
-        first, end = _moment(request, "from"), _moment(request, "to")
+        first, end = _in_order(_moment(request, "from"), _moment(request, "to"))
         rows = in_memory(
             lambda: queries.availability(self.tenant, first=first, end=end),
             key=lambda item: (item["operation"],),
@@ -265,11 +266,12 @@ class FocusView(TenantView):
         document's total, to 0 if it is void. A name that a spreadsheet would take as a formula begins with an
         apostrophe.
         """
+        first, end = _in_order(_moment(request, "from"), _moment(request, "to"))
         rows = focus_exports.rows(
             self.tenant,
             issuer=config.current().invoices.issuer,
-            first=_moment(request, "from"),
-            end=_moment(request, "to"),
+            first=first,
+            end=end,
             invoice=request.query_params.get("invoice"),
         )
         return StreamingHttpResponse(
@@ -471,6 +473,13 @@ class DataSetsView(OperatorView):
         missing = shapes.MissingUsageShape(queries.missing_usage(), many=True)
         rows = in_memory(queries.data_set_states, key=lambda state: (state["dataset"],))
         return self.paged(rows, shapes.DataSetShape, extra={"missing_usage": missing.data})
+
+
+def _in_order(first: Time | None, end: Time | None) -> tuple[Time | None, Time | None]:
+    """Raises `InvalidRequest` for a time that ends before it begins: nothing is in it."""
+    if first is not None and end is not None and first > end:
+        raise InvalidRequest(f"to: {end.isoformat()} is before from, {first.isoformat()}")
+    return first, end
 
 
 def _day(request: Request, name: str) -> date | None:

@@ -104,7 +104,8 @@ class InvoiceShape(serializers.Serializer[Any]):
     total_micro = serializers.IntegerField(allow_null=True)
     issued_at = Moment(allow_null=True)
     void_at = serializers.SerializerMethodField(
-        help_text="When an operator took it back: nothing of it is to be paid. null: it counts."
+        help_text="Since when nothing of it is to be paid: an operator took it back, or credit notes give all of it"
+        " back. null: it counts."
     )
     gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     lines = LineShape(many=True)

@@ -1,5 +1,6 @@
 """REST of a tenant's costs, summed up by what it names, and of the tags by which it sums them up."""
 
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any, ClassVar
 
@@ -9,13 +10,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing import cost_reports, cost_tags
+from billing import cost_answers, cost_reports, cost_tags
 from billing.cost_models import TAG_LENGTH_MAX
 from billing.cost_reports import Asked, CostRow, Report
 from billing.unit_cost_actions import is_currency
+from control_plane import config
 from control_plane.api import etags, shapes
 from control_plane.api.pages import in_memory
 from control_plane.rest.views import TenantView
+from daemon.data_set_store import DataSetStore
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.allocation import month_of
 from tenants.roles import Permission
@@ -40,6 +43,12 @@ PARAMETERS = [
         " comma; without it: one sum. `group` is the consumer group, `principal` whose key it was.",
     ),
     OpenApiParameter("topic", str, description=_ONLY),
+    OpenApiParameter(
+        "partition",
+        str,
+        description="Only this partition of `topic`, which is needed then and where `by` has `partition`; empty: what"
+        " is of none that is known.",
+    ),
     OpenApiParameter("principal", str, description=f"As access lists name it. {_ONLY}"),
     OpenApiParameter("group", str, description=_ONLY),
     OpenApiParameter("meter", str, description="Only this meter."),
@@ -67,6 +76,9 @@ class CostRowShape(CostAmountsShape):
     day = serializers.DateField(required=False)
     month = serializers.CharField(required=False)
     topic = serializers.CharField(required=False, help_text="Empty: of no topic.")
+    partition = serializers.IntegerField(
+        required=False, allow_null=True, help_text="Of `topic`; null: not known yet."
+    )
     principal = serializers.CharField(required=False, help_text="Empty: of none, or not known.")
     principal_name = serializers.CharField(required=False, help_text="For people; empty: it has none.")
     group = serializers.CharField(required=False, help_text="Consumer group; empty: of none.")
@@ -83,6 +95,8 @@ def shown_row(row: CostRow, report: Report) -> dict[str, Any]:
     for name, value in row.values.items():
         if name.startswith(cost_reports.TAG):
             shown["second_tag" if "tag" in shown else "tag"] = value
+        elif name == cost_reports.PARTITION:
+            shown[name] = int(value) if value else None
         else:
             shown[name] = value or (None if name == "day" else "")
         if name == "principal":
@@ -133,11 +147,7 @@ class CostsView(TenantView):
         """
         asked = asked_by(request.query_params, timezone.now().date())
         against = against_of(request.query_params, asked)
-        now = timezone.now()
-        if against is None:
-            found = cost_reports.report(self.tenant, asked, now)
-        else:
-            found = cost_reports.compared(self.tenant, asked, against, now)
+        found = cost_answers.answered(self.tenant, asked, against, timezone.now(), data_sets)
         extra = {
             "from": asked.first.isoformat(),
             "to": asked.end.isoformat(),
@@ -147,10 +157,15 @@ class CostsView(TenantView):
             "provisional": found.is_provisional,
             "total": shown_amounts(found.total),
         }
-        rows = in_memory(lambda: found.rows, lambda row: tuple(row.values.values()))
+        rows = in_memory(lambda: found.rows, cost_reports.order_of)
         return self.paged(
             rows, _Shown, shown_as=lambda page: [shown_row(row, found) for row in page], extra=extra
         )
+
+
+def data_sets() -> DataSetStore:
+    """Where published data sets rest. Raises `StoreUnavailable`."""
+    return config.current().data_set_store
 
 
 def asked_by(given: Any, today: date) -> Asked:
@@ -177,6 +192,7 @@ def asked_by(given: Any, today: date) -> Asked:
         group=given.get("group"),
         meter=given.get("meter"),
         tag=_tag(given.get("tag")),
+        partition=given.get("partition"),
         currency=currency,
     )
 
@@ -187,17 +203,7 @@ def against_of(given: Any, asked: Asked) -> Asked | None:
     if month is None:
         return None
     first, end = _month("against", month)
-    return Asked(
-        first=first,
-        end=end,
-        by=asked.by,
-        topic=asked.topic,
-        principal=asked.principal,
-        group=asked.group,
-        meter=asked.meter,
-        tag=asked.tag,
-        currency=asked.currency,
-    )
+    return replace(asked, first=first, end=end)
 
 
 def _tag(text: str | None) -> tuple[str, str] | None:

@@ -56,7 +56,7 @@ class ReceivableShape(serializers.Serializer[Any]):
         allow_null=True, help_text="When Stripe is tried again; null: nothing was refused or unanswered."
     )
     unsent = serializers.SerializerMethodField(
-        help_text="Whether Stripe has not heard of its last change yet."
+        help_text="Whether Stripe has not heard of its last change yet; false where payment through Stripe is off."
     )
     waits = serializers.BooleanField(
         help_text="It is less than Stripe charges, and waits for a later invoice that carries it."
@@ -66,7 +66,7 @@ class ReceivableShape(serializers.Serializer[Any]):
     )
 
     def get_unsent(self, row: Receivable) -> bool:
-        return row.unsent_since is not None
+        return row.unsent_since is not None and collection() == "stripe"
 
     def get_carried_by(self, row: Receivable) -> str:
         return "" if row.carried_by is None else row.carried_by.invoice.public_id

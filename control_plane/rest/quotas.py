@@ -65,6 +65,10 @@ class PlanInput(shapes.StrictSerializer):
         " `below_parts` and `basis_points`, and if wanted `latency_ms` (a produce request that takes longer is a failed"
         " one) and `latency` with `within_ms`, `target_parts` and `tiers`. Shares are in parts of 10^9. Without it"
         f" {STANDARD_1.name}.",
+        error_messages={
+            "not_a_dict": 'An object is required: {"name": …} of'
+            f" {' or '.join(one.name for one in SHIPPED_LEVELS)}, or a level of the plan's own."
+        },
     )
 
 

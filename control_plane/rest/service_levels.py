@@ -10,11 +10,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing import service_level_actions, service_level_pdf, service_level_reports
+from billing import leaderless_partitions, service_level_actions, service_level_pdf, service_level_reports
 from billing.service_level_models import REASON_LENGTH_MAX, ServiceExclusion
 from control_plane import config
 from control_plane.api import shapes
 from control_plane.rest.billing import PDF
+from control_plane.rest.costs import data_sets
 from control_plane.rest.views import OperatorView, TenantView
 from penstock.contract import documents
 from penstock.rules.service_level_months import latency_shown
@@ -73,6 +74,13 @@ class LeaderlessShape(serializers.Serializer[Any]):
     seconds = serializers.IntegerField(help_text="Of all its partitions together.")
 
 
+class LeaderlessPartitionShape(serializers.Serializer[Any]):
+    topic = serializers.CharField()
+    topic_id = serializers.CharField()
+    partition = serializers.IntegerField()
+    seconds = serializers.IntegerField(help_text="In which it had no leader, in all.")
+
+
 class ServiceLevelShape(serializers.Serializer[Any]):
     month = serializers.CharField(source="document.month")
     level = serializers.CharField(
@@ -82,6 +90,7 @@ class ServiceLevelShape(serializers.Serializer[Any]):
     level_version = serializers.IntegerField(source="document.level.version")
     provisional = serializers.BooleanField(help_text="It is not posted yet: its numbers may change.")
     report = serializers.SerializerMethodField(help_text="The id of the posted report; empty before.")
+    posted_at = shapes.Moment(source="posted.posted_at", default=None, help_text="null: it is not posted.")
     binding_parts = serializers.IntegerField(
         source="document.binding_parts",
         allow_null=True,
@@ -107,6 +116,13 @@ class ServiceLevelShape(serializers.Serializer[Any]):
         help_text="Topics of which partitions had no leader, the longest first, at most"
         f" {service_level_reports.LEADERLESS_MAX}. Each second counts as a failed produce and a failed fetch request.",
     )
+    leaderless_partitions = LeaderlessPartitionShape(
+        many=True,
+        allow_null=True,
+        help_text="The same by partition, the longest first, at most"
+        f" {leaderless_partitions.PARTITIONS_MAX}; null: it cannot be read now.",
+    )
+    leaderless_partitions_more = serializers.IntegerField(help_text="How many are beside these.")
     document = serializers.SerializerMethodField(
         help_text="The evidence: windows with failures, runs, exclusions, invoices. All other numbers follow from it."
     )
@@ -156,7 +172,7 @@ class ServiceLevelView(TenantView):
         """The service level of a UTC month, as `2026-11`: how much of what the tenant asked for was done, by several
         formulas, and what is credited. A month is posted two days after its end, once its invoices are issued.
         """
-        found = service_level_reports.month_report(self.tenant, month, timezone.now())
+        found = report_of(self.tenant, month)
         return Response(ServiceLevelShape(found).data)
 
 
@@ -173,9 +189,15 @@ class ServiceLevelPdfView(TenantView):
         return pdf_answer(self.tenant, month)
 
 
+def report_of(tenant: Tenant, month: str) -> service_level_reports.MonthReport:
+    """The month as it is shown. Raises `NotFound`."""
+    report = service_level_reports.month_report(tenant, month, timezone.now())
+    return leaderless_partitions.with_partitions(tenant, report, data_sets)
+
+
 def pdf_answer(tenant: Tenant, month: str) -> HttpResponse:
     """The month as a file to print."""
-    found = service_level_reports.month_report(tenant, month, timezone.now())
+    found = report_of(tenant, month)
     printed = service_level_pdf.report_pdf(tenant, found, config.current().invoices.issuer)
     file = f'attachment; filename="sla-{found.document.month}.pdf"'
     return HttpResponse(printed, content_type=PDF, headers={"Content-Disposition": file})

@@ -19,7 +19,10 @@ _ADDRESS = "/v1/costs"
 _timeout = click.option(
     "--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for an answer."
 )
-_NONE = {"principal": "(no principal)", "topic": "(no topic)", "group": "(no group)", "meter": "(no meter)"}
+_NONE = {
+    "principal": "(no principal)", "topic": "(no topic)", "group": "(no group)", "meter": "(no meter)",
+    "partition": "(not known yet)",
+}  # fmt: skip
 _UNTAGGED = "(untagged)"
 
 
@@ -31,6 +34,7 @@ _UNTAGGED = "(untagged)"
         "penstock cost show",
         "penstock cost show --by topic --month 2026-11 --against 2026-10",
         "penstock cost show --by day,meter --from 2026-11-01 --to 2026-11-08",
+        "penstock cost show --by partition --topic orders",
         "penstock cost show --by tag:team --csv",
     ],
 )
@@ -39,13 +43,15 @@ _UNTAGGED = "(untagged)"
     default="topic",
     show_default=True,
     metavar="GROUPS",
-    help="One or two of day, month, topic, principal, group, meter, tag:KEY, with a comma; or total.",
+    help="One or two of day, month, topic, partition (with --topic), principal, group, meter, tag:KEY, with a comma;"
+    " or total.",
 )
 @click.option("--month", help="A UTC month, as 2026-11; without it and --from: the running month.")
 @click.option("--from", "first", help="First day (UTC), as 2026-11-01.")
 @click.option("--to", "end", help="Day after the last (UTC).")
 @click.option("--against", help="A month to compare with, as 2026-10.")
 @click.option("--topic", help="Only this topic.")
+@click.option("--partition", help="Only this partition of --topic.")
 @click.option("--principal", help="Only this one, as access lists name it.")
 @click.option("--group", help="Only this consumer group.")
 @click.option("--meter", help="Only this meter, as bytes_in.")
@@ -78,7 +84,7 @@ def cost_show(
         return
     shown = dimensions(groups)
     if not any(name in ("day", "month") for name, _ in shown):
-        rows.sort(key=lambda row: (-row["cost_micro"], *(str(row[member]) for _, member in shown)))
+        rows.sort(key=lambda row: (-row["cost_micro"], *(str(row[member]).rjust(10) for _, member in shown)))
     compared = named["against"] is not None
     table: list[list[object]] = [
         [*(_value(name, row[member]) for name, member in shown), *_cells(found, row, compared)]
@@ -101,7 +107,9 @@ def cost_show(
 
 
 def _value(name: str, value: object) -> object:
-    return value or (_UNTAGGED if name.startswith("tag:") else _NONE.get(name, "-"))
+    if value is None or value == "":
+        return _UNTAGGED if name.startswith("tag:") else _NONE.get(name, "-")
+    return value
 
 
 def _cells(found: dict[str, Any], row: dict[str, Any], compared: bool) -> list[object]:

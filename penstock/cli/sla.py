@@ -113,6 +113,16 @@ def sla_show(month: str | None, timeout: float) -> None:
             ["topic", "seconds of its partitions"],
             [[one["topic"], one["seconds"]] for one in found["leaderless"]],
         )
+    # A server of the release before knows none.
+    if found.get("leaderless_partitions"):
+        print_part(
+            "partitions without a leader",
+            ["partition", "seconds"],
+            [
+                [f"{one['topic']}-{one['partition']}", one["seconds"]]
+                for one in found["leaderless_partitions"]
+            ],
+        )
     slow = _slowest(found["document"].get("latency", {}).get("missed", []))
     if slow:
         print_part("slowest windows", ["from", "good requests", "too slow", "in time"], slow)
@@ -153,7 +163,8 @@ def sla_verify(context: click.Context, month: str, timeout: float) -> None:
             ShownInvoice(
                 document=rest.get(f"/v1/invoices/{segment(one['id'])}/evidence", timeout_s=_DOCUMENT_S)[
                     "document"
-                ]
+                ],
+                void_at=one.get("void_at"),  # a service of the release before does not say it
             )
             for one in rest.items("/v1/invoices", timeout_s=timeout)
             if one["status"] == "issued" and _is_in(month, one)

@@ -2,11 +2,13 @@
 evidence bundle without any connection.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 from rich.markup import escape
@@ -19,9 +21,10 @@ from penstock.cli.rest import rest_client, settings
 from penstock.cli.rest_documents import RestDocuments
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import profile_file
+from penstock.rest.client import RestClient
 from penstock.rules.rating import shown_amount
-from penstock.verification.anchors import read_anchor
-from penstock.verification.commitments import ChainPoint, Notes
+from penstock.verification.anchors import Anchor, DayAnchors, read_anchor, read_file
+from penstock.verification.commitments import Notes
 from penstock.verification.findings import Report, Verdict
 from penstock.verification.notes import FILE, note, read_notes
 
@@ -45,6 +48,7 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
         "penstock verify-invoice inv_... --json",
         "penstock verify-invoice --bundle invoice-3.evidence",
         "penstock verify-invoice --bundle invoice-3.evidence --anchor 2026-10.anchor",
+        "penstock verify-invoice --bundle invoice-3.evidence --anchor https://penstock.example/v1/anchors/2026-11-02",
     ],
 )
 @click.argument("invoice_id", metavar="[INVOICE]", required=False)
@@ -56,9 +60,15 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
 )
 @click.option(
     "--anchor",
-    "anchor_file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="With --bundle: a file of `penstock invoice anchor`, kept since before anyone had a reason to lie.",
+    "anchor_from",
+    metavar="FILE|URL",
+    help="With --bundle: a file of `penstock invoice anchor`, or a day's anchors as the service publishes them, from a"
+    " file or from https://SERVICE/v1/anchors/DAY. Kept, or kept by others, since before anyone had a reason to lie.",
+)
+@click.option(
+    "--anchor-key",
+    metavar="KEY",
+    help="The key by which the service signs its anchors, as you noted it; --anchor must be signed by it.",
 )
 @click.option(
     "--price-book-sha256",
@@ -91,7 +101,8 @@ def verify_invoice(
     context: click.Context,
     invoice_id: str | None,
     bundle_file: Path | None,
-    anchor_file: Path | None,
+    anchor_from: str | None,
+    anchor_key: str | None,
     price_book_sha256: str | None,
     receipts_files: tuple[Path, ...],
     receipts_complete: bool,
@@ -117,11 +128,13 @@ def verify_invoice(
         raise click.UsageError("--receipts-complete says something of --receipts, and none is given")
     if invoice_id is None and bundle_file is None:
         raise click.UsageError("Name an invoice, or a bundle of one with --bundle.")
-    if anchor_file is not None and bundle_file is None:
+    if anchor_key is not None and anchor_from is None:
+        raise click.UsageError("--anchor-key says something of --anchor, and none is given")
+    if anchor_from is not None and bundle_file is None:
         raise click.UsageError(
             "--anchor is for a bundle: online the brokers' word and the notes are compared."
         )
-    anchor = None if anchor_file is None else read_anchor(anchor_file)
+    anchor = None if anchor_from is None else _anchor(anchor_from, anchor_key, timeout)
     receipts = Receipts.merged(*map(read_receipts, receipts_files)) if receipts_files else None
     file = profile_file().with_name(FILE) if notes_file is None else notes_file
 
@@ -155,6 +168,17 @@ def verify_invoice(
     if not report.proven:
         sys.stdout.flush()
         context.exit(int(_CODES[report.verdict]))
+
+
+def _anchor(source: str, key: str | None, timeout: float) -> Anchor:
+    """Raises `InvalidRequest`, and what a call raises."""
+    if not source.startswith(("https://", "http://")):
+        return read_anchor(read_file(Path(source)), source, key)
+    parts = urlsplit(source)
+    # What everyone may read takes no credential, and none may go to a server that only publishes.
+    with RestClient(f"{parts.scheme}://{parts.netloc}") as rest:
+        found = rest.get(parts.path, timeout_s=timeout)
+    return read_anchor(json.dumps(found).encode(), source, key)
 
 
 def _online(invoice_id: str, timeout: float, proven: "_Proven") -> Report:
@@ -204,10 +228,10 @@ def _from_bundle(file: Path, invoice_id: str | None, proven: "_Proven") -> tuple
     return report, _DELETED if header.log else "not in the bundle"
 
 
-def _say_compared(notes: Notes, anchor: ChainPoint | None, receipts: bool) -> None:
+def _say_compared(notes: Notes, anchor: Anchor | None, receipts: bool) -> None:
     """What the maker of the bundle could not make up."""
     kept = [
-        *([] if anchor is None else [f"the anchor of entry {anchor.sequence}"]),
+        *([] if anchor is None else [_called(anchor)]),
         *([] if notes.billing is None else ["what this machine noted"]),
         *(["receipts"] if receipts else []),
     ]
@@ -218,6 +242,12 @@ def _say_compared(notes: Notes, anchor: ChainPoint | None, receipts: bool) -> No
             "Compared with nothing but itself: a bundle is not signed, and one that lies consistently passes. "
             "An anchor that you kept would show it (--anchor)."
         )
+
+
+def _called(anchor: Anchor) -> str:
+    if isinstance(anchor, DayAnchors):
+        return f"the anchors of {anchor.day} by {line(anchor.issuer)}, signed by the key {anchor.key}"
+    return f"the anchor of entry {anchor.sequence}"
 
 
 def _print(report: Report, *, away: str = _DELETED) -> None:

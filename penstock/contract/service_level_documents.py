@@ -52,7 +52,7 @@ class Level(Strict, frozen=True):
     latency_ms: int | None
     tiers: Annotated[tuple[LevelTier, ...], msgspec.Meta(max_length=20)]
     latency: LevelLatency | msgspec.UnsetType = msgspec.UNSET
-    """Only in format 2."""
+    """Not in format 1."""
 
 
 class Excluded(Strict, frozen=True):
@@ -137,14 +137,22 @@ class ChargedInvoice(Strict, frozen=True):
     charge_micro: Whole
     credited_micro: Whole
     """By credit notes, until the report."""
+    void: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+    """Taken back by an operator before the report: it counts as nothing charged. Only in format 3."""
+
+    @property
+    def counted_micro(self) -> int:
+        """What the tenant is to pay for the month by this invoice, before credit and tax."""
+        return 0 if self.void is True else self.charge_micro - self.credited_micro
 
 
 class ServiceLevelDocument(Strict, frozen=True):
     """Seconds are since 1970 UTC, spans half open, shares in parts of 10^9, amounts in micro-units. Format 2 has
-    `latency`, in the level and of the month; 1 has neither.
+    `latency`, in the level and of the month; 1 has neither. Format 3 has an invoice that is void, with or without
+    `latency`.
     """
 
-    format: Literal[1, 2]
+    format: Literal[1, 2, 3]
     kind: Literal["service_level"]
     tenant: Name
     month: Month

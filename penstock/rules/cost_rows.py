@@ -24,7 +24,7 @@ def as_csv(by: Sequence[str], currency: str, rows: Sequence[Mapping[str, Any]]) 
     header = [*(name for name, _ in shown), *meters, *AMOUNTS]
     yield csv_line([*header, *(("before_cost_micro", "difference_micro") if compared else ()), "currency"])
     for row in rows:
-        cells: list[object] = [row[member] or "" for _, member in shown]
+        cells: list[object] = ["" if row[member] is None else row[member] for _, member in shown]
         cells += [row["meters"].get(meter, 0) for meter in meters]
         cells += [row[name] for name in AMOUNTS]
         if compared:

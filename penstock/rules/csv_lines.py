@@ -19,6 +19,13 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.lstrip(_BLANK).startswith(_FORMULA) else text
 
 
+def exact_line(cells: Iterable[object]) -> str:
+    """A line with its end for a program alone, which takes each cell as it is: never for a file that people open."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(list(cells))
+    return out.getvalue()
+
+
 def csv_line(cells: Iterable[object], *, numbers: Collection[int] = (), quoted: bool = False) -> str:
     r"""A line with its end, \n, or \r\n where all is `quoted` (RFC 4180). Each cell that is a text is made safe, but
     for those at the positions in `numbers`: these are decimals, which may begin with a minus.

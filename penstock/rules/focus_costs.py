@@ -15,7 +15,6 @@ apart, and is spread evenly over its time. The rules:
 
 import csv
 import hashlib
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ from fractions import Fraction
 
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.allocation import Kind, month_after
+from penstock.rules.csv_lines import exact_line
 
 MICRO = 10**6
 ROWS_MAX = 2_000_000
@@ -150,10 +150,10 @@ def compact(export: Export, cost_column: str = EFFECTIVE) -> Iterator[str]:
     For the service, not for spreadsheets: names stay what they are.
     """
     categories = {kind: category for category, kind in reversed(KINDS.items())} | {Kind.OTHER: "Other"}
-    yield _line([*NEEDED, cost_column])
+    yield exact_line([*NEEDED, cost_column])
     for one in export.sums:
         times = (f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (one.begins, one.ends))
-        yield _line([one.currency, *times, categories[one.kind], one.name, _decimal(one.cost)])
+        yield exact_line([one.currency, *times, categories[one.kind], one.name, _decimal(one.cost)])
 
 
 def costs(export: Export) -> list[PeriodCost]:
@@ -299,9 +299,3 @@ def _decimal(value: Fraction) -> str:
         digit, left = divmod(left * 10, 1)
         places += str(digit)
     return f"{sign}{whole}{'.' + places if places else ''}"
-
-
-def _line(cells: Iterable[object]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow(list(cells))
-    return out.getvalue()

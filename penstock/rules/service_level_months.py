@@ -4,6 +4,7 @@ The same functions make a report and check it, from windows, runs and invoices u
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from msgspec import UNSET
 
@@ -138,6 +139,8 @@ def charged_invoice(
     document_sha256: str,
     notes: Iterable[CreditNoteDocument],
     month_ms: tuple[int, int],
+    *,
+    void: bool = False,
 ) -> ChargedInvoice:
     """What the invoice charges before credit and tax, and what these credit notes took off that. A period that is not
     in one month alone counts in each by the part of its time; these parts add up to the whole.
@@ -163,6 +166,7 @@ def charged_invoice(
             + sum(one.amount_micro for one in charges if one.kind in BEFORE_CREDIT)
         ),
         credited_micro=part(credited),
+        void=True if void else UNSET,
     )
 
 
@@ -197,10 +201,10 @@ def month_document(
     invariant((latency is None) == (level.latency is None), "what is promised is measured")
     binding = binding_parts(operations)
     points = level.basis_points(binding, None if latency is None else latency.parts)
-    charge = max(0, sum(one.charge_micro - one.credited_micro for one in invoices))
+    charge = max(0, sum(one.counted_micro for one in invoices))
     credit = credit_micro(charge, points, minor_digits)
     return ServiceLevelDocument(
-        format=1 if latency is None else 2,
+        format=document_format(invoices, latency=latency is not None),
         kind="service_level",
         tenant=tenant,
         month=month,
@@ -219,6 +223,13 @@ def month_document(
         grant=grant_id(month) if credit else "",
         latency=UNSET if latency is None else measured_latency(latency),
     )
+
+
+def document_format(invoices: Iterable[ChargedInvoice], *, latency: bool) -> Literal[1, 2, 3]:
+    """The lowest that can say it, so that a month which needs nothing new keeps its hash."""
+    if any(one.void is True for one in invoices):
+        return 3
+    return 2 if latency else 1
 
 
 def grant_id(month: str) -> str:
@@ -253,7 +264,7 @@ def differences(document: ServiceLevelDocument) -> Iterator[str]:
     yield from _compared("binding_parts", document.binding_parts, min(shares, default=None))
     yield from _latency_differences(document, out)
     yield from _level_differences(document)
-    charge = sum(one.charge_micro - one.credited_micro for one in document.invoices)
+    charge = sum(one.counted_micro for one in document.invoices)
     yield from _compared("charge_micro", document.charge_micro, charge)
     if charge >= 0:
         due = credit_micro(charge, document.basis_points, document.minor_digits)
@@ -308,7 +319,7 @@ def _misplaced(
 
 def _latency_differences(document: ServiceLevelDocument, out: set[int]) -> Iterator[str]:
     latency, promised = document.latency, document.level.latency
-    wanted = 1 if promised is UNSET else 2
+    wanted = document_format(document.invoices, latency=promised is not UNSET)
     if document.format != wanted or (latency is UNSET) != (promised is UNSET):
         yield f"latency: format {wanted} required, with latencies if the level promises them, else without"
     if latency is UNSET:

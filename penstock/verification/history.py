@@ -17,6 +17,7 @@ from penstock.contract.documents import (
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
+from penstock.verification.anchors import Anchor, DayAnchors
 from penstock.verification.charges_check import AssignedPrices
 from penstock.verification.claims import cut_ends, where_of
 from penstock.verification.commitments import ChainPoint, Commitments, KeptCut, Notes
@@ -135,7 +136,7 @@ def check_bundled(
     position: "ChainPosition",
     chain: BillingChain,
     notes: Notes,
-    anchor: ChainPoint | None,
+    anchor: Anchor | None,
 ) -> Iterator[Problem]:
     """What a bundle's chain contradicts of an anchor, and what of anchor and notes it cannot be compared with."""
     ends = len(chain.entries)
@@ -143,17 +144,40 @@ def check_bundled(
         yield _not_compared(f"this machine noted entry {notes.billing.sequence}, the bundle's ends at {ends}")
     if anchor is None:
         return
+    if isinstance(anchor, DayAnchors):
+        yield from _compare_day(invoice, position, chain, anchor)
+        return
     if anchor.sequence > ends:
         yield _not_compared(f"the anchor is entry {anchor.sequence}, the bundle's ends at {ends}")
     else:
         yield from _compare(chain, anchor, "the anchor has")
     if anchor.sequence < position.entry.sequence:
-        yield Problem(
-            kind=Kind.UNPROVEN,
-            where=invoice.id,
-            message=f"it is entry {position.entry.sequence} of the billing chain, and the anchor, entry "
-            f"{anchor.sequence}, is older: it says nothing of the invoice",
+        yield _older(invoice, position, f"entry {anchor.sequence}")
+
+
+def _compare_day(
+    invoice: InvoiceDocument, position: "ChainPosition", chain: BillingChain, anchor: DayAnchors
+) -> Iterator[Problem]:
+    """The day's document holds the newest entry that the chain had at its end."""
+    newest = anchor.newest(invoice.tenant, chain.entries)
+    begun = [entry for entry in chain.entries if entry.at_ms < anchor.end_ms]
+    if newest is None and begun:
+        yield _altered(
+            CHAIN,
+            f"the anchors of {anchor.day} hold none of its entries, {len(begun)} of which were made before that"
+            " day's end as it says",
         )
+    elif newest is None or newest.sequence < position.entry.sequence:
+        yield _older(invoice, position, f"of {anchor.day}")
+
+
+def _older(invoice: InvoiceDocument, position: "ChainPosition", which: str) -> Problem:
+    return Problem(
+        kind=Kind.UNPROVEN,
+        where=invoice.id,
+        message=f"it is entry {position.entry.sequence} of the billing chain, and the anchor, {which}, is older: it"
+        " says nothing of the invoice",
+    )
 
 
 def _not_compared(what: str) -> Problem:

@@ -13,8 +13,9 @@ from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 from penstock.rules.names import AUDIT_TOPIC
 from penstock.verification import charges_check, history, invoice_check, measured_check
+from penstock.verification.anchors import Anchor
 from penstock.verification.claims import PartitionClaim, claims_of, where_of
-from penstock.verification.commitments import NOTHING_NOTED, ChainPoint, Commitments, Notes
+from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
 from penstock.verification.findings import Kind, Problem, Report, Verdict
 from penstock.verification.partition_check import PartitionCheck
 from penstock.verification.receipts_check import BilledPart, check_receipts, offsets_to_count
@@ -67,7 +68,7 @@ def prove(
     receipts: Receipts | None = None,
     receipts_complete: bool = False,
     from_bundle: bool = False,
-    anchor: ChainPoint | None = None,
+    anchor: Anchor | None = None,
     progress: Progress = lambda done, total, what: None,
 ) -> Report:
     """Read all that the invoice counts and report.
@@ -127,7 +128,7 @@ def _prove_once(
     receipts: Receipts | None,
     receipts_complete: bool,
     from_bundle: bool,
-    anchor: ChainPoint | None,
+    anchor: Anchor | None,
     progress: Progress,
 ) -> Report:
     chain, commitments, documents, reads = view.chain, view.commitments, view.documents, view.reads

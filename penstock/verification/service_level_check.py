@@ -7,6 +7,7 @@ client counted itself.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from msgspec import UNSET
@@ -31,7 +32,7 @@ from penstock.rules.service_level_months import (
     latency_shown,
 )
 from penstock.rules.service_levels import DAY_S
-from penstock.rules.timestamps import day_of, time_ms
+from penstock.rules.timestamps import day_of, read_moment, time_ms
 from penstock.verification.findings import Verdict
 from penstock.verification.history import BillingChain, read_chain
 
@@ -54,9 +55,12 @@ class ServiceLevelProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownInvoice:
-    """An issued invoice of the tenant's, with the document that the service gives for it."""
+    """An issued invoice of the tenant's, with the document that the service gives for it, and since when it is void as
+    the service lists it; None: it is not.
+    """
 
     document: object
+    void_at: str | None = None
 
 
 def check_service_level(
@@ -71,9 +75,15 @@ def check_service_level(
         document = read_document(shown.get("document"), ServiceLevelDocument, "document")
         chain = read_chain(chain_items)
         own = [read_document(one.document, InvoiceDocument, "invoice") for one in invoices]
-    except InvalidRequest as error:
+        void_at = {
+            document.id: read_moment(one.void_at)
+            for one, document in zip(invoices, own, strict=True)
+            if one.void_at is not None
+        }
+        posted_at = None if shown.get("posted_at") is None else read_moment(str(shown["posted_at"]))
+    except (InvalidRequest, ValueError) as error:
         return ServiceLevelProof(
-            month=str(shown.get("month"))[:20], wrong=(error.message,), missing=(), credit_micro=0
+            month=str(shown.get("month"))[:20], wrong=(str(error),), missing=(), credit_micro=0
         )
     sha256 = document_sha256(document)
     if shown.get("document_sha256") != sha256:
@@ -100,6 +110,7 @@ def check_service_level(
     wrong += _chain_differences(document.tenant, chain)
     posted = shown.get("provisional") is False
     wrong += _invoice_differences(document, chain, own, posted=posted)
+    wrong += _void_differences(document, void_at, posted_at, posted=posted)
     level = document.level
     if (level.name, level.version) not in KNOWN_LEVELS:
         missing.append(f"level {level.name} {level.version} is not one that is shipped: compare its tiers")
@@ -189,6 +200,27 @@ def _invoice_differences(
             yield f"{name}: credited_micro is {one.credited_micro}, its credit notes have {due.credited_micro}"
     for name in counted:
         yield f"invoice {name} counts and is not among the month's"
+
+
+def _void_differences(
+    document: ServiceLevelDocument,
+    void_at: Mapping[str, datetime],
+    posted_at: datetime | None,
+    *,
+    posted: bool,
+) -> Iterator[str]:
+    """What counts as void was void at the report. Reports that were posted before void invoices were left out counted
+    them, in the tenant's favour; what became void after a report counts in it. So only a month that is not posted must
+    leave out each void one.
+    """
+    for one in document.invoices:
+        since = void_at.get(one.id)
+        if one.void is True and since is None:
+            yield f"invoice {one.id} counts as void, and is not"
+        elif one.void is True and since is not None and posted_at is not None and since > posted_at:
+            yield f"invoice {one.id} counts as void, and became it after the report"
+        elif since is not None and not posted and one.counted_micro:
+            yield f"invoice {one.id} is void, and counts"
 
 
 def _notes_counted(

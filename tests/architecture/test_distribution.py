@@ -36,7 +36,7 @@ RUNNING = (
     ),
     *("local", "demo"),
 )
-ON_REQUEST = {"gevent", "pyarrow", "fastavro"}
+ON_REQUEST = {"gevent", "pyarrow", "fastavro", "cryptography"}
 """Imported inside functions, and only when a user asks for what they do."""
 
 

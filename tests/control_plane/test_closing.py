@@ -7,7 +7,7 @@ from django.apps import apps
 from django.test import Client
 from django.utils import timezone
 
-from billing import period_actions
+from billing import period_actions, tax_actions
 from billing.models import Cut, Invoice
 from control_plane.access.models import KeyBinding
 from control_plane.access_reports.models import ReportMailRefusal
@@ -205,6 +205,12 @@ def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -
     Topic.objects.filter(pk=binned.pk).update(
         on_brokers=True, binned_at=timezone.now(), purge_at=timezone.now() + timedelta(days=90)
     )
+    tax_actions.set_address(
+        ACTOR,
+        house.tenant,
+        now=timezone.now(),
+        **{**dict.fromkeys(tax_actions.FIELDS, ""), "country": "DE", "postal_code": "10115"},
+    )
     actions.close(ACTOR, house.tenant)
     delivered(house)
     purging.drive_closed()
@@ -219,6 +225,8 @@ def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -
     assert purging.drive_closed() == 1
     row = now(house)
     assert row.purged_at is not None and row.stopped and row.name == row.public_id
+    assert tax_actions.address_of(row) is None
+    assert AuditEntry.objects.filter(action="tax_address.remove", tenant=row.public_id).count() == 1
     assert not Topic.objects.filter(deleted_at=None).exists(), "its recycle bin is empty too"
     assert not topic_queries.topics(row).exists() and not Membership.objects.filter(tenant=row).exists()
     assert not ApiKey.objects.filter(tenant=row, revoked_at=None).exists()

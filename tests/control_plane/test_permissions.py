@@ -281,6 +281,7 @@ MAY = {
 FREE = {
     *("v1/sign-up", "v1/sign-up/finish", "v1/sign-in", "v1/password/forgot", "v1/password/reset"),
     "v1/email/take-back",
+    *("v1/anchors", "v1/anchors/<str:day>"),
     "v1/openapi.json",
     "hooks/stripe",
     "healthz",

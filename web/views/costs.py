@@ -1,6 +1,7 @@
 """Whose costs are whose: a chart, a table and files by day, topic, principal, group, meter or tag; and the tags."""
 
 import json
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -9,9 +10,9 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from billing import cost_reports, cost_tags
+from billing import cost_answers, cost_reports, cost_tags
 from billing.cost_reports import Asked, Report
-from control_plane.rest.costs import against_of, asked_by, shown_amounts, shown_row
+from control_plane.rest.costs import against_of, asked_by, data_sets, shown_amounts, shown_row
 from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
 from penstock.rules.cost_rows import as_csv
 from tenants.models import Tenant
@@ -31,19 +32,22 @@ CHART_GROUPS_MAX = 200
 """Groups that a chart by day is made of; with more it has meters."""
 CHART_DAYS_MAX = 92
 _CSV, _JSON = "csv", "json"
-_HIDDEN = ("principal", "group", "meter", "currency")
+_HIDDEN = ("partition", "principal", "group", "meter", "currency")
 """Filters that an address may have and the page has no field for: they stay."""
-_FILTERS = ("topic", "principal", "group", "meter", "tag", "currency")
+_FILTERS = ("topic", "partition", "principal", "group", "meter", "tag", "currency")
 _LABELS = {
     "topic": "Topic",
+    cost_reports.PARTITION: "Partition",
     "principal": "Principal",
     "group": "Consumer group",
     "meter": "Meter",
     "day": "Day",
     "month": "Month",
 }
+_CHOICES = _LABELS | {cost_reports.PARTITION: "Partition of a topic"}
 _NOTHING = {
     "topic": "of no topic",
+    cost_reports.PARTITION: "not known yet",
     "principal": "of no principal",
     "group": "of no group",
     "meter": "of no meter",
@@ -58,7 +62,7 @@ def costs(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     keys = cost_tags.tag_keys(access.tenant)
     context: dict[str, Any] = {
         "here": HERE,
-        "choices": [*_LABELS.items(), *((f"tag:{key}", f"Tag {key}") for key in keys)],
+        "choices": [*_CHOICES.items(), *((f"tag:{key}", f"Tag {key}") for key in keys)],
         "months": _months(now.date()),
         "given": {
             name: request.GET.get(name, "")[:255]
@@ -147,16 +151,14 @@ def _asked(given: QueryDict, today: date) -> tuple[Asked, Asked | None]:
 
 
 def _found(tenant: Tenant, asked: Asked, against: Asked | None, now: datetime) -> Report:
-    if against is None:
-        return cost_reports.report(tenant, asked, now)
-    return cost_reports.compared(tenant, asked, against, now)
+    return cost_answers.answered(tenant, asked, against, now, data_sets)
 
 
 def _shown(request: HttpRequest, tenant: Tenant, found: Report, now: datetime) -> dict[str, Any]:
     asked = found.asked
     rows = list(found.rows)
     if not asked.bucket:
-        rows.sort(key=lambda row: (-row.cost_micro, *row.values.values()))
+        rows.sort(key=lambda row: (-row.cost_micro, *cost_reports.order_of(row)))
     page = page_of(request, rows, PER_PAGE)
     highest = max((row.cost_micro for row in rows), default=0)
     drawn, stacked = _chart(tenant, found, now)
@@ -195,6 +197,8 @@ def _name(found: Report, name: str, value: str) -> str:
         return value or "untagged"
     if name == "principal" and found.names.get(value):
         return f"{found.names[value]} ({value})"
+    if name == cost_reports.PARTITION and value:
+        return f"{found.asked.topic}-{value}"
     if name == "meter" and value:
         return str(meter(value))
     return value or _NOTHING.get(name, "")
@@ -212,7 +216,7 @@ def _chart(tenant: Tenant, found: Report, now: datetime) -> tuple[dict[str, Any]
         bucket = "month"
         keys = sorted({f"{day:%Y-%m}" for day in days})
         labels = keys
-    divided = cost_reports.report(tenant, _by(asked, (bucket, by), found.currency), now)
+    divided = _found(tenant, replace(asked, by=(bucket, by), currency=found.currency), None, now)
     numbers: dict[str, dict[str, int]] = {}
     open_from: str | None = None
     for row in divided.rows:
@@ -248,20 +252,6 @@ def _chart(tenant: Tenant, found: Report, now: datetime) -> tuple[dict[str, Any]
         "open_label": "provisional: can still change" if first_open is not None else "",
     }
     return shown, f"{bucket} and {heading(by).lower()}"
-
-
-def _by(asked: Asked, by: tuple[str, ...], currency: str) -> Asked:
-    return Asked(
-        first=asked.first,
-        end=asked.end,
-        by=by,
-        topic=asked.topic,
-        principal=asked.principal,
-        group=asked.group,
-        meter=asked.meter,
-        tag=asked.tag,
-        currency=currency,
-    )
 
 
 def _months(today: date) -> list[str]:

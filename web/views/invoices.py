@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from billing import focus, focus_exports, queries, tax_actions
+from billing import focus, focus_exports, queries, tax_actions, tax_shown
 from control_plane import config
 from control_plane.rest.billing import bundle_answer, pdf_answer
 from control_plane.rest.billing_shapes import CreditNoteShape, InvoiceShape
@@ -71,6 +71,8 @@ def invoice(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpRes
     shown = InvoiceShape(row).data
     credited = queries.credit_notes(access.tenant).filter(invoice=row).order_by("number")
     notes = page_of(request, credited, CREDIT_NOTES_PER_PAGE, "credits")
+    is_stated = any(charge["kind"] == "tax" for charge in shown["charges"])
+    statement = queries.tax_statement(row) if is_stated else None
     context: dict[str, Any] = {
         "here": "invoices",
         "invoice": row,
@@ -78,6 +80,7 @@ def invoice(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpRes
         "remaining_micro": (row.total_micro or 0) - shown["credited_micro"],
         "page": notes,
         "receivable": payments.find_receivable(row),
+        "tax": None if statement is None else tax_shown.shown(statement),
         "credit_notes": [(note, CreditNoteShape(note).data) for note in notes],
         "proof": proofs.find(access.tenant.public_id, row.public_id),
         "partitions": row.cut.readings.count() if row.cut.delivered_at else 0,

@@ -7,9 +7,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from billing.service_level_reports import PER_MILLES, month_report
+from billing.service_level_reports import PER_MILLES
 from billing.service_level_shown import ShownDay, shown
-from control_plane.rest.service_levels import pdf_answer
+from control_plane.rest.service_levels import pdf_answer, report_of
 from quotas.queries import plan_of
 from tenants.models import Tenant
 from tenants.roles import Permission
@@ -25,7 +25,7 @@ def service_level(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """The running month, or the one asked for."""
     months = _months(access.tenant, timezone.now())
     month = request.GET.get("month", months[0])
-    report = month_report(access.tenant, month, timezone.now())
+    report = report_of(access.tenant, month)
     said = shown(report)
     level = plan_of(access.tenant).service_level
     next_level = f"{level.name} {level.version}"

@@ -1,6 +1,7 @@
 """Clients that send or read slowly, or open many connections: others are answered, and they are cut off in time."""
 
 import http.client
+import json
 import socket
 import sqlite3
 import threading
@@ -236,7 +237,16 @@ def test_silence_ends_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_body_over_the_limit_is_refused(start: bytes) -> None:
     with serving() as port, connected(port) as client:
         client.sendall(start)
-        assert everything(client).startswith(b"HTTP/1.1 413 ")
+        answer = everything(client)
+        assert answer.startswith(b"HTTP/1.1 413 ") and b"text/plain" in answer
+    with serving() as port, connected(port) as client:
+        client.sendall(start.replace(b"POST / ", b"POST /v1/topics ", 1))
+        head, _, body = everything(client).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 413 ") and b"Content-Type: application/problem+json" in head
+    said = json.loads(body)
+    assert (said["status"], said["code"]) == (413, "invalid_request") and str(BODY_BYTES_MAX) in said[
+        "detail"
+    ]
 
 
 def test_a_body_of_the_limit_is_taken_after_it_was_asked_for() -> None:

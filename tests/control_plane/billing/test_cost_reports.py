@@ -7,10 +7,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing import cost_reports, cost_tags, running_costs
+from billing import cost_answers, cost_reports, cost_tags, running_costs
 from billing.cost_models import CostTag, PrincipalDay
 from billing.cost_reports import Asked, CostRow, Report
 from billing.models import Invoice, UsageDay
+from daemon.data_set_store import FolderStore
 from payments import actions as payment_actions
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.models import ApiKey, Tenant
@@ -215,20 +216,26 @@ def test_a_topics_tag_comes_before_its_users_and_the_untagged_is_shown(house: Ho
     assert costs(report(house, "topic", tag=("stage", "test"))) == {("clicks",): by_topic["clicks",]}
 
 
-def test_two_times_are_compared_row_by_row(house: House, billed: int) -> None:
+def compared(world: World, house: House, asked: Asked, against: Asked) -> Report:
+    return cost_answers.answered(
+        house.tenant, asked, against, datetime.now(UTC), lambda: FolderStore(world.datasets)
+    )
+
+
+def test_two_times_are_compared_row_by_row(world: World, house: House, billed: int) -> None:
     asked = Asked(first=TODAY, end=TODAY + timedelta(days=1), by=("topic",))
     against = Asked(first=YESTERDAY, end=TODAY, by=("topic",))
-    found = cost_reports.compared(house.tenant, asked, against, datetime.now(UTC))
+    found = compared(world, house, asked, against)
     rows = {row.values["topic"]: row for row in found.rows}
     orders = rows["orders"]
     assert orders.before is not None and orders.before.meters["messages_in"] == 3_001
     assert orders.difference_micro == orders.cost_micro - orders.before.cost_micro
     assert rows["clicks"].before == CostRow(values={"topic": "clicks"})
-    back = cost_reports.compared(house.tenant, against, asked, datetime.now(UTC))
+    back = compared(world, house, against, asked)
     assert {row.values["topic"] for row in back.rows} == {"orders", "clicks", "late"}, "what is gone is shown"
     with pytest.raises(InvalidRequest, match="cannot be compared"):
         by_day = Asked(first=TODAY, end=TODAY + timedelta(days=1), by=("day",))
-        cost_reports.compared(house.tenant, by_day, by_day, datetime.now(UTC))
+        compared(world, house, by_day, by_day)
 
 
 def test_as_many_topics_as_there_may_be_take_as_many_queries_as_one(house: House, billed: int) -> None:

@@ -115,6 +115,9 @@ def test_what_was_issued_is_a_file_of_focus_of_its_tenant_alone(
     tomorrow, today = f"{TODAY + timedelta(days=1)}", f"{TODAY}"
     assert rows(**{"from": today, "to": tomorrow}) == whole
     assert rows(**{"from": tomorrow}) == rows(to=today) == rows("other") == []
+    for address in ("usage", "availability", "billing/focus"):
+        refused = callers.get("acme", address, **{"from": tomorrow, "to": today})
+        assert refused.status_code == 400 and "is before from" in refused.json()["detail"], address
     assert callers.get("other", "billing/focus", invoice=issued.public_id).status_code == 404
     assert callers.get("acme", "billing/focus", **{"from": "soon"}).status_code == 400
 

@@ -9,9 +9,11 @@ from control_plane import config
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from demo.fake_stripe import FakeStripe
-from payments import actions, inbox, metrics, queries, sending, tasks
+from payments import actions, customers, inbox, metrics, queries, sending, stripe_adapter, tasks
 from payments.models import Receivable, StripeEvent
 from payments.sending import KIND_RECEIVABLE
+from payments.stripe_shapes import AnsweredFault
+from penstock.contract.errors import OutcomeUnknown
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.conftest import Configure
 from tests.control_plane.payments.paying import (
@@ -69,10 +71,26 @@ def test_no_answer_is_no_problem_and_comes_again_soon(world: World, fake: FakeSt
     tasks.payment_round()
     one_delivery(asked(invoice))
     row = asked(invoice)
+    assert row.key_version == 1, "what was done is not known: the same keys"
     assert row.retry_at is not None and row.retry_at - timezone.now() < timedelta(seconds=5)
     assert row.problem == ""
     deliver()
     assert (asked(invoice).stripe_state, asked(invoice).failures) == ("open", 0)
+
+
+def test_a_customer_that_was_refused_is_made_with_another_key_and_one_without_an_answer_with_the_same(
+    world: World, fake: FakeStripe
+) -> None:
+    gateway, tenant = stripe_adapter.configured(), world.tenant("acme")
+    assert gateway is not None
+    for fault, error in (("timeout", OutcomeUnknown), ("fault", AnsweredFault)):
+        fake.faults[:] = [fault]
+        with pytest.raises(error):
+            customers.ensure_customer(gateway, tenant)
+    made = customers.ensure_customer(gateway, tenant)
+    assert [one["id"] for one in fake.all("customer")] == [made]
+    keys = [key for key in fake.keys if key.startswith("customer/")]
+    assert keys == [f"customer/{tenant.public_id}/{version}" for version in (1, 2)]
 
 
 def test_a_wrong_key_is_named_and_events_wait_for_the_right_one(world: World, fake: FakeStripe) -> None:

@@ -95,7 +95,12 @@ def test_a_credit_note_of_the_whole_makes_an_invoice_void(world: World) -> None:
     with pytest.raises(InvalidRequest):
         actions.mark_paid(TESTER, invoice, reference="bank 1")
     assert (asked(invoice).state, invoice.number) == ("void", 1)
-    assert voids.void_at(invoice) is None, "its credit note takes it back, in FOCUS too"
+    assert voids.voids_of(invoice.tenant) == {}, "its credit note takes it back, in FOCUS too"
+    assert (
+        InvoiceShape(invoice).data["void_at"]
+        == InvoiceShape(billing.invoice(invoice.tenant, invoice.public_id)).data["void_at"]
+    )
+    assert voids.void_at(invoice) == asked(invoice).closed_at is not None
 
 
 def test_an_operator_makes_an_unpaid_invoice_void_once_and_for_good(world: World) -> None:

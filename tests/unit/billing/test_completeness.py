@@ -138,14 +138,16 @@ def test_coverage_that_ends_elsewhere_than_the_cut_is_named(end: int) -> None:
 def test_a_partition_of_the_cut_without_coverage_is_named() -> None:
     ends = {**vector(100), **vector(5, partition=1), **vector(7, topic="returns")}
     assert gaps(ends, [coverage(0, 100)], counted(0, 100)) == [
-        "orders-id-1: its cut reading at offset 5 is not in the data sets",
+        "orders-1 (topic orders-id): its cut reading at offset 5 is not in the data sets",
         "returns-id-0: its cut reading at offset 7 is not in the data sets",
     ]
+    named = find_gaps(ends, {}, [coverage(0, 100)], counted(0, 100), names={"returns-id": "returns"})
+    assert named[1] == "returns-0 (topic returns-id): its cut reading at offset 7 is not in the data sets"
 
 
 def test_coverage_of_another_log_generation_is_not_that_of_the_cut() -> None:
     assert gaps(vector(100, generation=2), [coverage(0, 100)], counted(0, 100)) == [
-        "orders-id-0: its cut reading at offset 100 is not in the data sets",
+        "orders-0 (topic orders-id): its cut reading at offset 100 is not in the data sets",
         "orders-0: covered up to offset 100, and not in the cut",
     ]
 
@@ -285,7 +287,9 @@ def test_usage_without_coverage_is_named(place: tuple[str, int]) -> None:
     topic, partition = place
     stray = counted(0, 5, topic=topic, partition=partition)
     assert gaps(vector(100), [coverage(0, 100)], [*counted(0, 100), *stray]) == [
-        f"{topic}-id-{partition}: usage without coverage"
+        f"{topic}-{partition} (topic {topic}-id): usage without coverage"
+        if topic == "orders"
+        else f"{topic}-id-{partition}: usage without coverage"
     ]
 
 

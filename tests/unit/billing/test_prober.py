@@ -1,5 +1,6 @@
 """A prober's rounds: what came of them is written, and kept while it cannot be."""
 
+import logging
 import threading
 from collections.abc import Mapping
 
@@ -7,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from billing.probe_counts import MinuteKey, ProbeCounts
-from control_plane.prober import probing
+from control_plane.prober import SAID_EVERY_MINUTES, Said, probing
 from penstock.cli.__main__ import cli
 from penstock.rules.service_levels import PRODUCE, Counts
 
@@ -37,6 +38,20 @@ def test_each_round_is_written_and_what_was_not_comes_with_the_next_until_the_en
         {MinuteKey(PRODUCE, NOW): failed, MinuteKey(PRODUCE, NOW + 1): good},
         {MinuteKey(PRODUCE, NOW + 1): good, MinuteKey(PRODUCE, NOW + 2): good},
     ]
+
+
+def test_a_line_at_times_says_what_was_counted_since_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="control_plane.prober")
+    said = Said(NOW)
+    for good in (True, True, False):
+        said.note(PRODUCE, good=good)
+    said.say(NOW + SAID_EVERY_MINUTES - 1)
+    assert caplog.records == []
+    said.say(NOW + SAID_EVERY_MINUTES)
+    said.say(NOW + SAID_EVERY_MINUTES + 1)
+    said.say(NOW + 2 * SAID_EVERY_MINUTES)
+    counted = [(one.__dict__["produce_good"], one.__dict__["produce_failed"]) for one in caplog.records]
+    assert counted == [(2, 1), (0, 0)]
 
 
 @pytest.mark.parametrize("half", [("--key-file", "probe.key"), ("--topic", "probes")])

@@ -60,7 +60,7 @@ def test_the_newest_entry_of_the_chain_is_kept_as_an_anchor(service: LittleServe
     file = tmp_path / "october.anchor"
     ran = CliRunner().invoke(cli, ["invoice", "anchor", str(file)])
     assert ran.exit_code == 0 and "entry 2 (invoice inv_3)" in ran.output, ran.output
-    assert read_anchor(file) == ChainPoint(sequence=2, hash="2" * 64)
+    assert read_anchor(file.read_bytes(), "october") == ChainPoint(sequence=2, hash="2" * 64)
     assert json.loads(file.read_text()) == {
         name: value for name, value in ENTRY.items() if name != "document"
     }

@@ -42,6 +42,7 @@ DAYS += [{"day": f"2026-09-{day:02}", "parts": None} for day in range(2, 31)]
 SHOWN: dict[str, Any] = {
     "month": "2026-09", "level": "standard", "level_version": 1, "latency": None,
     "leaderless": [{"topic": "orders", "topic_id": "00", "seconds": 12}],
+    "leaderless_partitions": [{"topic": "orders", "topic_id": "00", "partition": 7, "seconds": 12}],
     "provisional": False, "report": "slr_1", "binding_parts": 990_000_000,
     "target_parts": 999_500_000, "basis_points": 1_000, "currency": "USD", "minor_digits": 2, "charge_micro": 0,
     "credit_micro": 0, "days": DAYS, "document": documents.plain(DOCUMENT),
@@ -94,6 +95,7 @@ def test_a_month_has_its_formulas_its_windows_and_its_worst_ones(service: Little
     assert ["windows judged by", "fetch", "2", "0", "0", "8638", "0"] in found
     assert ["latency in ms", "produce", "198", "1.99", "4.00", "9.99", "20.00"] in found
     assert ["without a leader", "orders", "12"] in found
+    assert ["partitions without a leader", "orders-7", "12"] in found
     assert ["worst windows", "2026-09-01 00:00", "produce", "own", "100", "2", "98.000 %"] in found
     assert json.loads(ran("show", "2026-09", "--json").stdout) == SHOWN
 

@@ -5,14 +5,21 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from penstock.cli.__main__ import cli
+from penstock.contract.anchor_documents import AnchorsDocument, leaf, signed_bytes
+from penstock.contract.documents import document_sha256
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.records.seal import pack_seal
+from penstock.rules.timestamps import day_of
 from penstock.verification import bundle_file as records
+from penstock.verification.anchors import DayAnchors
 from penstock.verification.bundle_file import BundleWriter, Header
 from penstock.verification.bundle_reads import Bundle
 from penstock.verification.bundle_recording import (
@@ -24,6 +31,7 @@ from penstock.verification.bundle_recording import (
 from penstock.verification.commitments import ChainPoint, Notes
 from penstock.verification.findings import Kind, Report, Verdict
 from penstock.verification.proving import prove
+from tests.integration.rest.little_server import Answer, little_server
 from tests.unit.verification.honest import TENANT, Service
 from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
 from tests.unit.verification.test_proving import two_days
@@ -281,6 +289,61 @@ def test_an_anchor_that_says_nothing_of_the_invoice_shows_nothing(tmp_path: Path
         report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=anchor)
         assert report.verdict is Verdict.PARTLY
         assert [one.kind for one in report.problems] == [Kind.UNPROVEN] and said in str(report.problems[0])
+
+
+def of_day(service: Service, day: str, secret: Ed25519PrivateKey) -> dict[str, Any]:
+    """What a service with this one tenant publishes at the day's end."""
+    document = AnchorsDocument(
+        format=1, kind="billing_anchors", issuer="Penstock", day=day, previous_sha256="0" * 64,
+        leaves=(leaf(TENANT, day, service.head.sequence, service.head.hash),),
+    )  # fmt: skip
+    return {
+        "document": msgspec.to_builtins(document),
+        "document_sha256": document_sha256(document),
+        "key": secret.public_key().public_bytes_raw().hex(),
+        "signature": secret.sign(signed_bytes(document)).hex(),
+    }
+
+
+def test_a_published_day_refuses_a_forged_bundle_and_proves_an_honest_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_PROFILE_FILE", str(tmp_path / "none.toml"))
+    honest, secret = Service(two_days()), Ed25519PrivateKey.generate()
+    begun = honest.head
+    honest.cut()
+    made_up, true = bundle_of(forged(), tmp_path / "f.evidence"), bundle_of(honest, tmp_path / "t.evidence")
+    issued_ms = max(item["at_ms"] for item in honest.chain())
+    late = day_of(issued_ms).isoformat()
+    signed = of_day(honest, late, secret)
+    key = signed["key"]
+
+    def verified(bundle: Path, *more: str) -> Result:
+        return CliRunner().invoke(cli, ["verify-invoice", "--bundle", str(bundle), *more])
+
+    with little_server(lambda asked: Answer(body=signed)) as server:
+        url = f"{server.url}/v1/anchors/{late}"
+        held = verified(made_up, "--anchor", url)
+        assert held.exit_code == 5 and f"the anchors of {late} hold none of its entries" in held.output
+        proven = verified(true, "--anchor", url, "--anchor-key", key)
+        assert (
+            proven.exit_code == 0
+            and f"the anchors of {late} by Penstock, signed by the key {key}" in proven.output
+        )
+        assert {one.path for one in server.asked} == {f"/v1/anchors/{late}"}
+        assert not any("Authorization" in one.headers for one in server.asked), "no key goes there"
+        other = verified(true, "--anchor", url, "--anchor-key", "ab" * 32)
+        assert other.exit_code == 1 and "is signed by the key" in str(other.exception)
+    assert verified(true, "--anchor-key", key).exit_code == 2
+    early = DayAnchors(
+        issuer="Penstock", day=late, key=key, leaves=frozenset([leaf(TENANT, late, 1, begun.hash)])
+    )
+    bundle = Bundle(true)
+    report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=early)
+    assert report.verdict is Verdict.PARTLY and "is older" in str(report.problems[0])
+    before_all = DayAnchors(issuer="Penstock", day="1999-01-01", key=key, leaves=frozenset(["0" * 64]))
+    report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=before_all)
+    assert report.verdict is Verdict.PARTLY and "of 1999-01-01, is older" in str(report.problems[0])
 
 
 def test_a_bundle_from_before_the_newest_note_is_not_called_wrong(tmp_path: Path) -> None:
