@@ -2,14 +2,20 @@
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
+from typing import TypeAlias
 
+from django import urls
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern
 from rest_framework.request import Request
 
 from penstock.contract.errors import InvalidRequest
 
+Names: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
+"""(method, path as the document has it) -> names of query parameters, sorted."""
 TENANT_HEADER = "Penstock-Tenant"
 """Names the tenant that a request is about."""
 
@@ -24,9 +30,10 @@ def check(request: Request) -> None:
     if not given:
         return
     match = request.resolver_match
-    path = "/" + _PATH_PARAMETER.sub(r"{\1}", match.route if match is not None else "")
+    assert match is not None
+    path = "/" + _PATH_PARAMETER.sub(r"{\1}", match.route)
     method = "GET" if request.method == "HEAD" else str(request.method)
-    names = by_operation().get((method, path), ())
+    names = of_route(match.route, match.func).get((method, path), ())
     for name in given:
         if name not in names:
             known = f"known: {', '.join(names)}" if names else "it takes none"
@@ -35,8 +42,16 @@ def check(request: Request) -> None:
             raise InvalidRequest(f"{_shown(name)}: given {len(given.getlist(name))} times, once allowed")
 
 
-def by_operation() -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """(method, path as the document has it) -> names of query parameters, sorted. Made from the document once.
+def of_route(route: str, view: Callable[..., HttpResponseBase]) -> Names:
+    """Those of one route of the URL table. The part of the document that is about it takes milliseconds to make, the
+    whole takes most of a second, for which the first request of a process would wait.
+    """
+    with _making:
+        return _of_route(route, view)
+
+
+def by_operation() -> Names:
+    """All of them. Made from the document once.
 
     The first requests of a process wait for each other: what makes documents loads its extensions meanwhile, and breaks
     where two threads do so.
@@ -46,10 +61,20 @@ def by_operation() -> Mapping[tuple[str, str], tuple[str, ...]]:
 
 
 @cache
-def _by_operation() -> Mapping[tuple[str, str], tuple[str, ...]]:
+def _of_route(route: str, view: Callable[..., HttpResponseBase]) -> Names:
+    return _made([urls.path(route, view)])
+
+
+@cache
+def _by_operation() -> Names:
+    return _made(None)
+
+
+def _made(patterns: Sequence[URLPattern] | None) -> Names:
+    """From the document of these routes, or of all."""
     from drf_spectacular.generators import SchemaGenerator
 
-    document = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]
+    document = SchemaGenerator(patterns=patterns).get_schema(public=True)  # type: ignore[no-untyped-call]
     return MappingProxyType(
         {
             (method.upper(), path): tuple(

@@ -6,8 +6,9 @@ import pytest
 from drf_spectacular import generators
 
 from control_plane.api import parameters
-from control_plane.api.parameters import by_operation
+from control_plane.api.parameters import by_operation, of_route
 from control_plane.rate_counters import counters
+from control_plane.rest.urls import urlpatterns
 from tenants.roles import Standing
 from tests.control_plane.world import call, make_house
 
@@ -58,11 +59,21 @@ def test_every_documented_parameter_is_taken() -> None:
     assert tried > 10
 
 
+def test_a_route_alone_has_the_parameters_that_the_whole_document_gives_it() -> None:
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for pattern in urlpatterns:
+        found |= of_route(f"v1/{pattern.pattern}", pattern.callback)
+    assert found == by_operation()
+
+
 def test_requests_that_come_together_make_the_document_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     both = threading.Event()
 
     class Generator:
+        def __init__(self, patterns: object) -> None:
+            assert patterns is None
+
         def get_schema(self, public: bool) -> dict[str, dict[str, object]]:
             made.append("once")
             if len(made) > 1:
