@@ -71,25 +71,23 @@ class DevService:
         Raises `ProcessFailed`, `TimedOut`, `HasNoService`, and what starting brokers raises.
         """
         spec = self.service.load_or_create(backends or Backends(), price_book)
-        steps = len(PROCESSES) + 4
+        steps = len(PROCESSES) + 3
         cluster = self.cluster.up(brokers, _part(report, 1, steps), provisioned=False, metadata=metadata)
         with self.directory.changing():
             self.service.write_config(spec, cluster.spec)
             started = [process for process in PROCESSES if self._find(process) is None]
             if started:
-                report(1, steps, "preparing the database")
-                self._run("migrate", "--skip-checks")
-                report(2, steps, "making the system's tenant and topics")
-                self._run("bootstrap")
+                report(1, steps, "preparing the database, the system's tenant and topics")
+                self._run("bootstrap", "--migrate")
             self.directory.want(*(process.name for process in PROCESSES))
             for process in started:
                 self._start(process)
             # The pipeline starts slowest and the account does not need it.
             first = [process for process in PROCESSES if process is not RUNNER]
-            self._wait_ready(spec, first, lambda done, note: report(3 + done, steps, note))
-            report(3 + len(first), steps, "signing up")
+            self._wait_ready(spec, first, lambda done, note: report(2 + done, steps, note))
+            report(2 + len(first), steps, "signing up")
             account = provision_account(self.directory, self.service, cluster.spec, spec)
-            self._wait_ready(spec, PROCESSES, lambda done, note: report(4 + done, steps, note))
+            self._wait_ready(spec, PROCESSES, lambda done, note: report(3 + done, steps, note))
         report(steps, steps, "ready")
         names = tuple(process.name for process in started)
         return ServiceUp(cluster=cluster, spec=spec, account=account, started=names)

@@ -57,6 +57,11 @@ PURE = {
 _GROUP = "penstock_compiled"
 """The one shared library: with several, mypyc 2.4 reads properties of another one's exceptions from the wrong place.
 It stands beside the packages: mypyc 2.4 takes the folder of a library in a package for the root of its modules."""
+_HEADERS = {
+    "module.h": f'#include "__native_{_GROUP}.h"\n#include "__native_internal_{_GROUP}.h"\n',
+    "extension.h": "#include <Python.h>\n\n",
+}
+"""How C files of mypyc begin: those of modules, and those that Python loads as an extension."""
 _OPTIMISATION = os.environ.get("OPTIMISATION", "2")
 """gcc's level. `make test` asks for a lower one: what it runs is to be right, and is compiled for one run."""
 
@@ -159,6 +164,11 @@ def _write_rules(tree: Tree, extensions: Sequence[Extension]) -> Path:
         "  deps = gcc",
         "  depfile = $out.d",
         "  description = gcc $in",
+        "rule header",
+        "  command = gcc -fPIC -DNDEBUG -fwrapv $flags -MMD -MF $out.d -x c-header $in -o $out",
+        "  deps = gcc",
+        "  depfile = $out.d",
+        "  description = gcc $in",
         "rule link",
         "  command = gcc -shared $in -o $out",
         "  description = ld $out",
@@ -176,11 +186,35 @@ def _write_rules(tree: Tree, extensions: Sequence[Extension]) -> Path:
         for source, made in zip(extension.sources, objects, strict=True):
             if made not in written:
                 written.add(made)
-                lines += [f"build {made}: cc {source}", f"  flags = {flags}"]
+                header = _header(tree, Path(source))
+                if header is None:
+                    lines += [f"build {made}: cc {source}", f"  flags = {flags}"]
+                    continue
+                compiled = header.with_name(f"{header.name}.gch")
+                if compiled not in written:
+                    written.add(compiled)
+                    lines += [f"build {compiled}: header {header}", f"  flags = {flags}"]
+                lines += [f"build {made}: cc {source} | {compiled}", f"  flags = {flags} -include {header}"]
         lines.append(f"build {_module(tree, extension.name)}: link {' '.join(map(str, objects))}")
     rules = tree.work / "build.ninja"
     rules.write_text("\n".join(lines) + "\n")
     return rules
+
+
+def _header(tree: Tree, source: Path) -> Path | None:
+    """A header of all that the C file of a module, or of its extension, includes. It is compiled once for all of them:
+    those of the classes have two megabytes, and gcc would spend more on them than on most modules.
+    """
+    with source.open() as text:
+        start = text.read(200)
+    for name, lines in _HEADERS.items():
+        if start.startswith(lines):
+            header = tree.work / "headers" / name
+            header.parent.mkdir(exist_ok=True)
+            if not header.exists() or header.read_text() != lines:
+                header.write_text(lines)
+            return header
+    return None
 
 
 def _module(tree: Tree, name: str) -> Path:

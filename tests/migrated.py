@@ -1,9 +1,10 @@
-"""Databases with every migration applied, made once and copied for whoever needs one: migrating takes 6 to 8 s of
-processor time, a copy next to none.
+"""Databases with every migration applied, made once and copied for whoever needs one: a process of Django that makes the
+tables, and a PostgreSQL's first start, take seconds of processor time, a copy next to none.
 
 They rest in `build/migrated`, for all workers of a run and for the runs after it, under a name made of whatever the
-migrations are: a changed one is applied from nothing. That a whole service migrates from nothing is shown by those that
-`penstock dev up` and the demo start, and by `test_servers_over_tls.py` on PostgreSQL.
+migrations are: a changed one is applied from nothing. That a whole service makes its database from nothing is shown by
+those that `penstock dev up` and the demo start, and by `test_servers_over_tls.py` on PostgreSQL; that it is the one
+that the migrations make, by `test_migrations.py`.
 """
 
 import fcntl

@@ -1,14 +1,45 @@
-"""Migrations make what the models say; the tests of this folder begin on a database that they have made before."""
+"""Migrations make what the models say, and an empty database is made at once; the tests of this folder begin on one
+that was made before.
+"""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.apps import apps
 from django.core.management import call_command
-from django.db import connection
+from django.core.management.commands import migrate as of_django
+from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.utils import load_backend
 
+from control_plane import config
 from tests import migrated
+
+IN_POSTGRESQL = {
+    "columns": """
+        SELECT table_name, column_name, data_type, character_maximum_length, numeric_precision, numeric_scale,
+            is_nullable, column_default, is_identity, identity_generation, collation_name
+        FROM information_schema.columns WHERE table_schema = 'public'
+    """,
+    "constraints": """
+        SELECT conrelid::regclass::text, conname, condeferrable, condeferred, pg_get_constraintdef(oid)
+        FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    """,
+    "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    "everything else": """
+        SELECT relkind::text, relname FROM pg_class WHERE relnamespace = 'public'::regnamespace
+    """,
+}
+ROWS = {
+    "migrations": "SELECT app, name FROM django_migrations",
+    "types": "SELECT app_label, model FROM django_content_type",
+    "permissions": "SELECT name, codename FROM auth_permission",
+}
 
 
 @pytest.mark.django_db
@@ -36,3 +67,111 @@ def test_a_copied_database_is_made_anew_when_a_migration_of_any_app_of_ours_chan
         if folder.is_relative_to(migrated.ROOT) and ".venv" not in folder.parts
     }
     assert ours == set(migrated.SOURCES)
+
+
+@contextmanager
+def _empty_database(engine: str, name: str, folder: Path) -> Iterator[None]:
+    """A database of its own is the default one within the block."""
+    settings = dict(connections.settings["default"])
+    if engine == "sqlite":
+        settings |= config.database(f"sqlite:///{folder}/{name}.sqlite", None)
+    else:
+        with connections["default"].copy(alias="maker")._nodb_cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name}")
+        settings["NAME"] = name
+    before = connections["default"]
+    own = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, "default")
+    connections["default"] = own
+    try:
+        yield
+    finally:
+        own.close()
+        connections["default"] = before
+
+
+def _all_of_it() -> dict[str, list[Any]]:
+    """What is in the database of a new service, in no order: tables, columns, constraints, indexes and rows."""
+    found: dict[str, list[Any]] = {}
+    with connection.cursor() as cursor:
+        queries = dict(ROWS)
+        if connection.vendor == "postgresql":
+            queries |= IN_POSTGRESQL
+        else:
+            cursor.execute("SELECT type, name, sql FROM sqlite_master")
+            found["objects"] = sorted(
+                (kind, name, _in_no_order(str(sql)) if kind == "table" else str(sql))
+                for kind, name, sql in cursor.fetchall()
+            )
+        for name, query in queries.items():
+            cursor.execute(query)
+            # A column that became unique later has a name by Django, one that was made so a name by PostgreSQL. Django
+            # finds both by the column.
+            found[name] = sorted(
+                re.sub(r"_[0-9a-f]{8}_uniq\b", "_key", repr(row)) for row in cursor.fetchall()
+            )
+        tables = sorted(connection.introspection.table_names(cursor))
+        counts = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM \"{table}\"" for table in tables)
+        cursor.execute(counts)
+        found["numbers of rows"] = sorted(cursor.fetchall())
+    return found
+
+
+def _in_no_order(sql: str) -> list[str]:
+    """The columns and constraints of a table as SQLite keeps them: text between commas outside brackets."""
+    head, _, inside = sql.partition("(")
+    assert inside.endswith(")"), sql
+    parts, depth = [""], 0
+    for character in inside[:-1]:
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [head, *sorted(part.strip() for part in parts)]
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_an_empty_database_is_made_at_once_as_all_migrations_make_it(engine: str, tmp_path: Path) -> None:
+    with _empty_database(engine, "at_once", tmp_path):
+        call_command("migrate", verbosity=0, skip_checks=True)
+        at_once = _all_of_it()
+        executor = MigrationExecutor(connection)
+        assert executor.migration_plan(executor.loader.graph.leaf_nodes()) == []
+    with _empty_database(engine, "one_by_one", tmp_path):
+        call_command(of_django.Command(), verbosity=0, skip_checks=True)
+        one_by_one = _all_of_it()
+    assert len(one_by_one["migrations"]) > 90
+    for name, rows in one_by_one.items():
+        assert at_once[name] == rows, name
+
+
+@pytest.mark.django_db
+def test_a_database_with_a_table_is_migrated_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _empty_database("sqlite", "used", tmp_path):
+        call_command("migrate", "outbox", verbosity=0, skip_checks=True)
+        call_command("migrate", "outbox", "0001", verbosity=0, skip_checks=True)
+        call_command("migrate", "outbox", verbosity=1, skip_checks=True)
+        said = capsys.readouterr().out
+        assert "outbox.0002_delivery_reason... OK" in said, said
+
+
+@pytest.mark.django_db
+def test_one_that_is_killed_in_the_middle_leaves_an_empty_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _empty_database("sqlite", "killed", tmp_path):
+        with monkeypatch.context() as patches:
+            patches.setattr(MigrationRecorder, "record_applied", _killed)
+            with pytest.raises(KeyboardInterrupt):
+                call_command("migrate", verbosity=0, skip_checks=True)
+        assert connection.introspection.table_names() == []
+        call_command("migrate", verbosity=0, skip_checks=True)
+        assert "tenants_tenant" in connection.introspection.table_names()
+
+
+def _killed(recorder: MigrationRecorder, app: str, name: str) -> None:
+    raise KeyboardInterrupt

@@ -1,5 +1,7 @@
 """Consumers that read from followers while brokers fail: every promise to a reader holds, and followers do serve."""
 
+import os
+
 import pytest
 
 from data_plane.testkit.activities import Activity
@@ -11,7 +13,7 @@ from tests.simulation import plans
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(6)
+SEEDS = range(12 if os.environ.get("FULL") else 3)
 WALL_S_MAX = 300.0
 
 

@@ -1,4 +1,7 @@
-"""REST against hostile text in every field, body, header, address and query: refused as a problem or harmless."""
+"""REST against hostile text in every field, body, header, address and query: refused as a problem or harmless.
+
+A field of a body and a parameter meet a third of the values in a run, by chance, and all of them under FULL=1.
+"""
 
 import json
 from collections.abc import Iterator
@@ -19,6 +22,7 @@ from penstock.contract.errors import ErrorCode
 from tenants.models import Organisation, Session, Tenant
 from tenants.roles import Standing
 from tests.control_plane.api.document import document as openapi_document
+from tests.control_plane.hostile import some_of
 from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import (
     ACTOR,
@@ -314,7 +318,7 @@ def test_hostile_values_in_a_field_are_refused_or_harmless(
     if path.endswith("/cost-imports"):
         del good["csv" if field == "costs" else "costs"]
     who = credential(house, method, path)
-    for value in [*HOSTILE.values(), *WRONG.values()]:
+    for value in some_of([*HOSTILE.values(), *WRONG.values()], 6):
         variants: list[Any] = [value]
         if field == "settings":
             variants += [{str(value)[:1_000]: 1}, {"retention_ms": value}, {"retention_ms": {"a": value}}]
@@ -345,7 +349,7 @@ def test_hostile_values_in_a_query_are_refused_or_harmless(
         b"MSAgMQ",
         b"\xc3",
     ]
-    for value in values:
+    for value in some_of(values, 6):
         answer = call(method, f"{filled(path, house)}?{parameter}={quote(value)}", **who)
         assert_refused_or_harmless(answer)
 
@@ -354,7 +358,7 @@ def test_hostile_values_in_a_query_are_refused_or_harmless(
 def test_hostile_names_in_an_address_are_refused_or_harmless(method: str, path: str, house: House) -> None:
     who = credential(house, method, path)
     body: dict[str, Any] | None = {} if method in ("POST", "PATCH") else None
-    for value in [*HOSTILE.values(), "", ".", "..", "%00", "a/b"]:
+    for value in some_of([*HOSTILE.values(), "", ".", "..", "%00", "a/b"], 8):
         hostile = quote(value.encode("utf-8", "surrogatepass"), safe="")
         address = path[: path.index("{")] + hostile + path[path.index("}") + 1 :]
         assert_refused_or_harmless(call(method, address, body, **who))

@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 EXAMPLES = 200
 """Of each operation and mode in the long form."""
-EXAMPLES_AT_LEAST, EXAMPLES_A_PARAMETER, EXAMPLES_A_FIELD, EXAMPLES_AT_MOST = 6, 2, 3, 25
+EXAMPLES_AT_LEAST, EXAMPLES_A_PARAMETER, EXAMPLES_A_FIELD, EXAMPLES_AT_MOST = 4, 1, 2, 14
 """Otherwise. Where an id is all that varies, hypothesis makes copies of its own first examples from the tenth on."""
 load_all_checks()
 

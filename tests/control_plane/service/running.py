@@ -417,9 +417,7 @@ def service(folder: Path, form: Callable[[Path], Any], brokers: int = 3) -> Iter
         result = cluster.up(brokers, lambda done, steps, note: None, provisioned=False)
         running = Service(folder, chosen, cluster, result.spec)
         stack.callback(running.end)
-        if chosen.empty:
-            running.command("migrate", "-v0", "--skip-checks")
-        running.command("bootstrap")
+        running.command("bootstrap", *(["--migrate", "-v0"] if chosen.empty else []))
         running.start_web()
         running.start_worker()
         running.wait_ready()

@@ -1,0 +1,17 @@
+"""How many of the hostile values a field meets in one run."""
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+from tests.conftest import FULL
+
+Value = TypeVar("Value")
+
+
+def some_of(values: Sequence[Value], count: int) -> Sequence[Value]:
+    """All of them in the long form. Else `count`, drawn anew for each test of each run: `--randomly-seed` repeats them.
+
+    What refuses a value is the same code for many fields, which meet all values together in every run.
+    """
+    return values if FULL else random.sample(values, count)
