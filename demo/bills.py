@@ -29,6 +29,10 @@ _CALL_S = 60.0
 _VERIFY_S = 120.0
 _AT_ONCE = 2
 _WAKE = "wake"
+_WAKES_S = (5.0, 10.0, 20.0)
+"""Until the pipeline is woken again, and again; the last holds for all that follow. Each wake-up is a round, which
+takes the processor from those who make invoices of the round before it.
+"""
 
 
 class NotSettled(PenstockError):
@@ -132,11 +136,11 @@ def wait_issued(
     """Wait until every tenant has an invoice and none is a draft. Raises `NotSettled` naming what is missing."""
     deadline = time.monotonic() + _SETTLED_S
     done: dict[str, Bill] = {}
-    woken = 0.0
+    waits, wake_at = [*reversed(_WAKES_S)], time.monotonic()
     while True:
-        if time.monotonic() - woken > 5:
+        if time.monotonic() >= wake_at:
             (datasets / _WAKE).touch()
-            woken = time.monotonic()
+            wake_at = time.monotonic() + (waits.pop() if len(waits) > 1 else waits[0])
         late = time.monotonic() > deadline
         open_now: list[str] = []
         for tenant in tenants:
