@@ -34,10 +34,13 @@ from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE
 
 _OWN_MARK = "penstock-demo"
-LEADS_S = (120.0, 400.0)
+LEADS_S = (150.0, 400.0)
 """With a clock of its own: until the first message can be sent, of each attempt. A machine that was too busy for one
 starts over with the next.
 """
+
+_INTERVAL_ONCE_S = 600
+"""Between two rounds of the pipeline with --once: it is woken where a round is waited for."""
 
 
 class Demo:
@@ -50,10 +53,13 @@ class Demo:
         seconds: float,
         clock_start: datetime | None,
         carriers: int | None = None,
+        *,
+        once: bool = False,
     ) -> None:
         self._folder = folder.absolute()
         self._clock_start = clock_start
         self._flights, self._carriers = flights, carriers
+        self._interval_s = _INTERVAL_ONCE_S if once else None
         self._seconds = seconds
         self._prepare()
 
@@ -112,6 +118,7 @@ class Demo:
                     celery_broker_url=addresses.celery_broker_url,
                     payments=stripe.settings,
                 ),
+                pipeline_interval_s=self._interval_s,
             )
         self._load.till = Till(stripe)
         target = ThisMachine(self._service, up)
@@ -205,7 +212,7 @@ def main(
     """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven; one pays."""
     guardian.guard()
     start = None if clock_start is None else clock_start.replace(tzinfo=UTC)
-    demo = Demo(data, flights, seconds, start, carriers)
+    demo = Demo(data, flights, seconds, start, carriers, once=once)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 1
