@@ -1,6 +1,6 @@
 """`make demo`: a whole service on a PostgreSQL and a Redis, a year of flights through it, and the bill proven and paid.
 
-Usage: python -m demo [--once] [--data DIR] [--flights N] [--seconds S].
+Usage: python -m demo [--once] [--data DIR] [--flights N] [--carriers N] [--seconds S].
 """
 
 import os
@@ -34,21 +34,32 @@ from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE
 
 _OWN_MARK = "penstock-demo"
-LEADS_S = (200.0, 400.0)
+LEADS_S = (150.0, 400.0)
 """With a clock of its own: until the first message can be sent, of each attempt. A machine that was too busy for one
 starts over with the next.
 """
+
+_INTERVAL_ONCE_S = 600
+"""Between two rounds of the pipeline with --once: it is woken where a round is waited for."""
 
 
 class Demo:
     """One run in one folder."""
 
     def __init__(
-        self, folder: Path, flights: int | None, seconds: float, clock_start: datetime | None
+        self,
+        folder: Path,
+        flights: int | None,
+        seconds: float,
+        clock_start: datetime | None,
+        carriers: int | None = None,
+        *,
+        once: bool = False,
     ) -> None:
         self._folder = folder.absolute()
         self._clock_start = clock_start
-        self._flights = flights
+        self._flights, self._carriers = flights, carriers
+        self._interval_s = _INTERVAL_ONCE_S if once else None
         self._seconds = seconds
         self._prepare()
 
@@ -89,7 +100,7 @@ class Demo:
 
     def _attempt(self, lead_s: float) -> tuple[Summary, list[str]]:
         # It reads the flights while the service starts.
-        with self._load.producers(self._flights) as producers:
+        with self._load.producers(self._flights, self._carriers) as producers:
             return self._run(producers, lead_s)
 
     def _run(self, producers: Talker, lead_s: float) -> tuple[Summary, list[str]]:
@@ -107,6 +118,7 @@ class Demo:
                     celery_broker_url=addresses.celery_broker_url,
                     payments=stripe.settings,
                 ),
+                pipeline_interval_s=self._interval_s,
             )
         self._load.till = Till(stripe)
         target = ThisMachine(self._service, up)
@@ -179,6 +191,9 @@ def _steps(bar: Bar) -> Any:
 )
 @click.option("--flights", type=click.IntRange(min=100), help="Only so many flights, evenly chosen.")
 @click.option(
+    "--carriers", type=click.IntRange(min=1), help="Only the flights of so many carriers, the largest ones."
+)
+@click.option(
     "--seconds", type=click.FloatRange(min=1), default=45.0, show_default=True, help="Producing takes this."
 )
 @click.option(
@@ -186,11 +201,18 @@ def _steps(bar: Bar) -> Any:
     type=click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ"]),
     help="What the service's clock shows when the first message is sent (UTC), for instance before a month's end.",
 )
-def main(once: bool, data: Path, flights: int | None, seconds: float, clock_start: datetime | None) -> None:
+def main(
+    once: bool,
+    data: Path,
+    flights: int | None,
+    carriers: int | None,
+    seconds: float,
+    clock_start: datetime | None,
+) -> None:
     """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven; one pays."""
     guardian.guard()
     start = None if clock_start is None else clock_start.replace(tzinfo=UTC)
-    demo = Demo(data, flights, seconds, start)
+    demo = Demo(data, flights, seconds, start, carriers, once=once)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 1

@@ -17,6 +17,7 @@ from daemon.data_set_store import FolderStore
 from demo.reach import ca_file
 from demo.tenants import Tenant
 from local import guardian
+from local.wake_ups import WakeUps
 from penstock.admin.blocking import Admin
 from penstock.contract.errors import PenstockError
 from penstock.profiles import CA_FILE
@@ -28,7 +29,6 @@ _POLL_S = 0.5
 _CALL_S = 60.0
 _VERIFY_S = 120.0
 _AT_ONCE = 2
-_WAKE = "wake"
 
 
 class NotSettled(PenstockError):
@@ -108,11 +108,9 @@ def wait_metered(
 ) -> dict[str, int]:
     """Wake the pipeline until its data set holds `messages`; the sums then, or those at the end of the time."""
     deadline = time.monotonic() + within_s
-    woken = 0.0
+    wake_ups = WakeUps(datasets)
     while True:
-        if time.monotonic() - woken > 5:
-            (datasets / _WAKE).touch()
-            woken = time.monotonic()
+        wake_ups.look()
         sums = data_set_sums(datasets, tenants)
         tell(sums.get("messages_in", 0))
         if sums.get("messages_in", 0) >= messages or time.monotonic() > deadline:
@@ -132,11 +130,9 @@ def wait_issued(
     """Wait until every tenant has an invoice and none is a draft. Raises `NotSettled` naming what is missing."""
     deadline = time.monotonic() + _SETTLED_S
     done: dict[str, Bill] = {}
-    woken = 0.0
+    wake_ups = WakeUps(datasets)
     while True:
-        if time.monotonic() - woken > 5:
-            (datasets / _WAKE).touch()
-            woken = time.monotonic()
+        wake_ups.look()
         late = time.monotonic() > deadline
         open_now: list[str] = []
         for tenant in tenants:

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from operator import itemgetter
@@ -45,8 +46,10 @@ def flights_file() -> Path:
     raise NoFlights(f"package {PACKAGE} is not installed in this environment; run: make setup")
 
 
-def read_flights(most: int | None = None) -> list[Flight]:
-    """All flights by time, those of one minute in the order of the file; or `most` of them, evenly chosen."""
+def read_flights(most: int | None = None, carriers: int | None = None) -> list[Flight]:
+    """All flights by time, those of one minute in the order of the file; or `most` of them, evenly chosen. Of all
+    carriers, or of as many, those with most flights.
+    """
     with zipfile.ZipFile(flights_file()) as archive, archive.open(_MEMBER) as member:
         reader = csv.reader(io.TextIOWrapper(member, "utf-8", newline=""))
         names = next(reader)
@@ -59,10 +62,12 @@ def read_flights(most: int | None = None) -> list[Flight]:
                 hour = int(datetime.fromisoformat(cells[hour_at]).timestamp()) * 1000
                 hours[cells[hour_at]] = hour
             rows.append((hour + int(cells[minute_at]) * _MINUTE_MS, cells))
+    carrier_at, tail_at = names.index("carrier"), names.index("tailnum")
+    largest = {name for name, _ in Counter(cells[carrier_at] for _, cells in rows).most_common(carriers)}
+    rows = [row for row in rows if row[1][carrier_at] in largest]
     rows.sort(key=itemgetter(0))
     if most is not None and most < len(rows):
         rows = [rows[index * len(rows) // most] for index in range(most)]
-    carrier_at, tail_at = names.index("carrier"), names.index("tailnum")
     columns = [(f'"{name}":', name in _TEXTS) for name in names]
     return [
         Flight(

@@ -11,7 +11,7 @@ from demo.audit import audit
 from demo.bills import Bill, Verdict, quantity_of
 from demo.limited import MESSAGES, stop_by_budget
 from demo.payment import CARRIER, STAND_IN, Till
-from demo.plan import Plan
+from demo.plan import ALL, Plan
 from demo.reach import ca_file
 from demo.stages import Stages
 from demo.summary import Summary
@@ -77,9 +77,9 @@ class Load:
         self._read_at: list[tuple[float, int]] = []
         """(monotonic seconds, flights that the members had been given) while messages flow."""
 
-    def producers(self, flights: int | None) -> Talker:
-        """The producing process, which begins to read the flights: as many as that, or all."""
-        wanted = [] if flights is None else [str(flights)]
+    def producers(self, flights: int | None, carriers: int | None = None) -> Talker:
+        """The producing process, which begins to read the flights: as many as that, or all, of so many carriers."""
+        wanted = [ALL if most is None else str(most) for most in (flights, carriers)]
         return Talker("demo.produce", wanted, self._folder / "produce.log")
 
     def sign_up(self, producers: Talker, target: Target) -> list[Tenant]:

@@ -12,6 +12,8 @@ from penstock.private_file import write_private
 
 GROUP = "desk"
 MEMBERS = 2
+ALL = "all"
+"""Of the flights, or of the carriers."""
 NUMBER_HEADER = "n"
 """Header that carries a flight's place in the order of all flights."""
 

@@ -1,7 +1,7 @@
-"""The producing process: sixteen clients, each sends its carrier's flights in order, all at one pace.
+"""The producing process: a client for each carrier sends its flights in order, all at one pace.
 
-Usage: python -m demo.produce [FLIGHTS]. Reads the flights and tells {"ready", "carriers", "total"}; begins at a line on
-its input, which names the plan's file, then tells the counts.
+Usage: python -m demo.produce FLIGHTS|all CARRIERS|all. Reads the flights and tells {"ready", "carriers", "total"};
+begins at a line on its input, which names the plan's file, then tells the counts.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from demo.flights import Flight, NoFlights, read_flights
-from demo.plan import NUMBER_HEADER, Plan, abandoned, tell
+from demo.plan import ALL, NUMBER_HEADER, Plan, abandoned, tell
 from demo.tenants import TOPIC
 from penstock.asyncio import Client, Delivery, Producer
 from penstock.contract.errors import PenstockError
@@ -90,9 +90,9 @@ async def produce(plan: Plan, flights: Sequence[Flight]) -> None:
             await client.close(5.0)
 
 
-def main(most: int | None) -> int:
+def main(most: int | None, carriers: int | None) -> int:
     try:
-        flights = read_flights(most)
+        flights = read_flights(most, carriers)
     except NoFlights as error:
         tell(error=str(error))
         return 1
@@ -109,4 +109,4 @@ def main(most: int | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else None))
+    sys.exit(main(*(None if argument == ALL else int(argument) for argument in sys.argv[1:3])))

@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
+from daemon.data_set_store import StoreUnavailable
 from local.access import data_option, directory_of
 from local.service_layout import ServiceDirectory
+from local.wake_ups import WakeUps
 from penstock.cli.invocation import Command, current
 from penstock.cli.invoice import total
 from penstock.cli.output import print_json, progress, say
 from penstock.cli.rest import rest_client
-from penstock.contract.errors import NotFound, PenstockError, TimedOut
+from penstock.contract.errors import InvalidRequest, NotFound, PenstockError, TimedOut
 from penstock.rest.client import RestClient
 
 TIMEOUT_S = 300.0
@@ -34,7 +36,7 @@ def bill(data: Path | None, timeout: float) -> None:
     with rest_client() as own:
         tenant = str(next(own.items("/v1/tenants"))["id"])
         with progress("Billing"):
-            invoice = _issued(own, _cut(service, tenant), timeout)
+            invoice = _issued(own, _cut(service, tenant), timeout, WakeUps(service.datasets))
     if current().json:
         print_json(invoice)
         return
@@ -51,10 +53,16 @@ def _cut(service: ServiceDirectory, tenant: str) -> str:
     return str(cut["invoice"])
 
 
-def _issued(own: RestClient, invoice: str, timeout_s: float) -> dict[str, Any]:
-    """The invoice once it is no draft any more, also when the control plane is away meanwhile. Raises `TimedOut`."""
+def _issued(own: RestClient, invoice: str, timeout_s: float, wake_ups: WakeUps) -> dict[str, Any]:
+    """The invoice once it is no draft any more, also when the control plane is away meanwhile. Raises `TimedOut`, and
+    `InvalidRequest` where the pipeline cannot be woken.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
+        try:
+            wake_ups.look()
+        except StoreUnavailable as error:
+            raise InvalidRequest(f"{error}; run this as who started the service") from error
         is_over = time.monotonic() > deadline
         try:
             found: dict[str, Any] = own.get(f"/v1/invoices/{invoice}")

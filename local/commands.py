@@ -20,6 +20,7 @@ from local.layout import (
 )
 from local.profile import PROFILE, pointed_elsewhere
 from local.service import DevService
+from local.service_layout import PIPELINE_INTERVAL_S
 from local.service_processes import ServiceStatus
 from local.status import BrokerStatus, ClusterStatus, look
 from local.supervision import WATCH_S, Supervisor
@@ -42,9 +43,22 @@ def dev() -> None:
     type=click.Choice(METADATA_STORES),
     help="What keeps the brokers' metadata in a new cluster (default sqlite); etcd is started beside them.",
 )
+@click.option(
+    "--pipeline-interval",
+    type=click.IntRange(1, 86_400),
+    help=f"Seconds between two rounds of the usage pipeline (default {PIPELINE_INTERVAL_S} in a new service)."
+    " A long one spares a small machine; `dev bill` does not wait for it.",
+)
 @click.option("--bare", is_flag=True, help="Brokers alone, without control plane and bills.")
 @click.option("--detach", is_flag=True, help="Leave everything running, supervised, and return.")
-def up(data: Path | None, brokers: int | None, metadata: str | None, bare: bool, detach: bool) -> None:
+def up(
+    data: Path | None,
+    brokers: int | None,
+    metadata: str | None,
+    pipeline_interval: int | None,
+    bare: bool,
+    detach: bool,
+) -> None:
     """Start the service, or whatever of it does not run, and wait until it is ready.
 
     Brokers, control plane, its worker, the usage pipeline and a prober. Writes the profile `dev` with addresses, tenant
@@ -65,7 +79,9 @@ def up(data: Path | None, brokers: int | None, metadata: str | None, bare: bool,
                 started: Sequence[int | str] = result.started
             else:
                 known = service.service.account_file.exists()
-                whole = service.up(brokers, _on(bar), metadata=metadata)
+                whole = service.up(
+                    brokers, _on(bar), metadata=metadata, pipeline_interval_s=pipeline_interval
+                )
                 result, started = whole.cluster, (*whole.cluster.started, *whole.started)
                 password = None if known else whole.account.password
     except KeyboardInterrupt:

@@ -64,13 +64,14 @@ class DevService:
         backends: Backends | None = None,
         price_book: Path | None = None,
         metadata: str | None = None,
+        pipeline_interval_s: int | None = None,
     ) -> ServiceUp:
         """Make the service exist, run and be ready, with an account and a key in the profile. `metadata` as in
-        `DataDirectory.load_or_create`.
+        `DataDirectory.load_or_create`; `pipeline_interval_s` holds for a runner that does not run yet, and stays.
 
         Raises `ProcessFailed`, `TimedOut`, `HasNoService`, and what starting brokers raises.
         """
-        spec = self.service.load_or_create(backends or Backends(), price_book)
+        spec = self.service.load_or_create(backends or Backends(), price_book, pipeline_interval_s)
         steps = len(PROCESSES) + 3
         cluster = self.cluster.up(brokers, _part(report, 1, steps), provisioned=False, metadata=metadata)
         with self.directory.changing():

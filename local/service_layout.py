@@ -27,7 +27,8 @@ from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.private_file import write_private
 
 ENVIRONMENT = "dev"
-_PIPELINE_INTERVAL_S = 10
+PIPELINE_INTERVAL_S = 10
+"""Between two rounds of the usage pipeline, unless the service was made with another one."""
 _SPARK_MASTER = "local[2]"
 
 
@@ -66,6 +67,7 @@ class ServiceSpec:
     celery_broker_url: str
     price_book_file: str | None = None
     payments: dict[str, str] | None = None
+    pipeline_interval_s: int = PIPELINE_INTERVAL_S
 
     @property
     def web_address(self) -> str:
@@ -123,10 +125,18 @@ class ServiceDirectory:
             write_private(self.spec_file, spec.encode())
         return spec
 
-    def load_or_create(self, backends: Backends, price_book: Path | None = None) -> ServiceSpec:
-        """The service that rests here, or a new one. Raises `HasNoService` for a directory of bare brokers."""
+    def load_or_create(
+        self, backends: Backends, price_book: Path | None = None, pipeline_interval_s: int | None = None
+    ) -> ServiceSpec:
+        """The service that rests here, or a new one; None: with the interval that it has. Raises `HasNoService` for a
+        directory of bare brokers.
+        """
         if self.exists:
-            return self.load()
+            spec = self.load()
+            if pipeline_interval_s is not None and pipeline_interval_s != spec.pipeline_interval_s:
+                spec = replace(spec, pipeline_interval_s=pipeline_interval_s)
+                write_private(self.spec_file, spec.encode())
+            return spec
         if self._cluster.profile_file.exists():
             raise HasNoService(f"{self._cluster.path}: was made with --bare and holds brokers alone")
         self.datasets.mkdir(parents=True, exist_ok=True)
@@ -140,6 +150,7 @@ class ServiceDirectory:
             celery_broker_url=backends.celery_broker_url or f"filesystem://{self.path / 'celery'}",
             price_book_file=None if price_book is None else str(price_book.absolute()),
             payments=backends.payments,
+            pipeline_interval_s=pipeline_interval_s or PIPELINE_INTERVAL_S,
         )
         write_private(self.spec_file, spec.encode())
         return spec
@@ -167,7 +178,7 @@ class ServiceDirectory:
             "usage_key_file": str(self.usage_key_file),
             "operator_token_file": str(self.operator_token_file),
             "spark": {"master": _SPARK_MASTER},
-            "pipeline_interval_s": _PIPELINE_INTERVAL_S,
+            "pipeline_interval_s": spec.pipeline_interval_s,
             "price_book_file": spec.price_book_file,
             **({} if spec.payments is None else {"payments": spec.payments}),
         }

@@ -4,7 +4,7 @@ that finds something new, so a service at rest costs a look at the ends of `__us
 Of several runners the one that holds the lease works; the others wait for it. A runner that finds that another one has
 the lease ends at once, and is started again as one that waits. After a long round the pause is longer, up to half a
 minute: rounds leave the machine to others. A round that fails is tried again at once. When that fails too, the
-heartbeat reports it, and the next round begins after the pause.
+heartbeat reports it, and the next round begins after the pause, at most half a minute, whatever the interval.
 """
 
 import logging
@@ -185,7 +185,9 @@ class Runner:
                 error=f"{type(error).__name__}: {_first_line(error)}",
                 failed_rounds=heartbeat.values.get("failed_rounds", 0) + 1,
             )
-            return self._pause(began)
+            return pause_s(
+                time.monotonic() - began, min(self._configuration.pipeline_interval_s, _PAUSE_MAX_S)
+            )
         if done.recomputed:
             log.info("round", extra=_summary(done))
         heartbeat.report(
@@ -200,9 +202,6 @@ class Runner:
         if not self._pipeline.started:
             interval = min(interval, _LOOK_WITHOUT_SPARK_S)
         return pause_s(time.monotonic() - began, interval)
-
-    def _pause(self, began: float) -> float:
-        return pause_s(time.monotonic() - began, self._configuration.pipeline_interval_s)
 
     def _rest(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

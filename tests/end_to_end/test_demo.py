@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-FLIGHTS = 12_000
+FLIGHTS, CARRIERS = 12_000, 6
 SECONDS = 40
 """Twenty of them lie before midnight."""
 
@@ -57,7 +57,7 @@ def test_messages_on_both_sides_of_a_months_end_are_billed_once_and_proven(folde
     data = folder / "demo"
     ended = run_demo(
         data,
-        *("--flights", str(FLIGHTS), "--seconds", str(SECONDS)),
+        *("--flights", str(FLIGHTS), "--carriers", str(CARRIERS), "--seconds", str(SECONDS)),
         *("--clock-start", start.strftime("%Y-%m-%dT%H:%M:%SZ")),
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -66,6 +66,7 @@ def test_messages_on_both_sides_of_a_months_end_are_billed_once_and_proven(folde
     assert summary["metered_messages"] == summary["invoiced_messages"] == FLIGHTS
     assert (summary["duplicates_in_log"], summary["order_violations"]) == (0, 0)
     assert summary["metered_bytes"] == summary["log_bytes"] > 0
+    assert summary["tenants"] == CARRIERS
     # One tenant has an invoice more: a period ended when its own prices began.
     assert summary["verified_invoices"] == summary["invoices"] == 2 * summary["tenants"] + 1
     payment = summary["payment"]

@@ -14,8 +14,11 @@ import psutil
 import pytest
 
 from local.free_ports import HOST, free_port
+from spark_usage import configuration
+from spark_usage.lease import lease_of
 from spark_usage.manifest import Catalog
-from spark_usage.runner import pause_s
+from spark_usage.rounds import Round
+from spark_usage.runner import Runner, pause_s
 from tests.spark_usage.service import service
 from tests.spark_usage.test_bronze import usage_values
 from tests.waiting import PATIENCE_S, wait_until
@@ -140,6 +143,27 @@ def test_rounds_that_take_long_are_further_apart() -> None:
     assert pause_s(8.0, 10.0) == 16.0
     assert pause_s(300.0, 10.0) == 30.0, "what is new is not waited for any longer"
     assert pause_s(300.0, 600.0) == 600.0, "an operator's interval holds"
+
+
+def test_a_round_that_failed_is_not_left_for_a_long_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "penstock.json"
+    values = {"brokers": {"bootstrap": ["127.0.0.1:1"]}, "datasets": str(tmp_path / "datasets")}
+    values |= {"usage_key_file": str(tmp_path / "usage.key"), "pipeline_interval_s": 600}
+    file.write_text(json.dumps(values))
+    (tmp_path / "datasets").mkdir()
+    chosen = configuration.read(file)
+    lease = lease_of(chosen)
+    assert lease.hold()
+    runner = Runner(chosen, lease)
+
+    def fail(_: object) -> Round:
+        raise RuntimeError("a disk is full")
+
+    monkeypatch.setattr(runner, "_do", fail)
+    assert runner._round(runner._heartbeat) == 30.0
+    lease.release()
 
 
 def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Ende
     """A service that runs, and what `dev up` said."""
     service = Service(tmp_path_factory.mktemp("service"))
     try:
-        yield service, service("dev", "up", "--detach")
+        yield service, service("dev", "up", "--detach", "--pipeline-interval", "600")
     finally:
         service.try_to("dev", "down", "--timeout", "5")
         assert service.broker_processes() == [] and service.processes() == {}

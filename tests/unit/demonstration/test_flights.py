@@ -42,3 +42,9 @@ def test_a_part_of_them_is_chosen_evenly_and_numbered_anew() -> None:
     some = read_flights(1_000)
     assert [flight.number for flight in some] == list(range(1_000))
     assert json.loads(some[-1].value)["month"] == 12
+
+
+def test_of_some_carriers_those_with_most_flights_are_chosen() -> None:
+    some = read_flights(1_000, 3)
+    assert len(some) == 1_000 and [flight.number for flight in some] == list(range(1_000))
+    assert {flight.carrier for flight in some} == {"B6", "EV", "UA"}

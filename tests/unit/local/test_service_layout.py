@@ -9,7 +9,7 @@ import pytest
 from local.account import Account, read_account
 from local.layout import DataDirectory
 from local.profile import write_profile
-from local.service_layout import Backends, HasNoService, NoService, ServiceDirectory
+from local.service_layout import PIPELINE_INTERVAL_S, Backends, HasNoService, NoService, ServiceDirectory
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import PROFILE_FILE, connection_settings
 
@@ -50,6 +50,16 @@ def test_the_configuration_says_where_everything_is(directory: DataDirectory) ->
     assert config["brokers"]["internal"] == [broker.internal_address for broker in cluster.brokers]
     assert Path(config["brokers"]["pepper_file"]) == directory.pepper_file
     assert stat.S_IMODE(service.config_file.stat().st_mode) == 0o600
+
+
+def test_the_pipelines_interval_stays_until_another_one_is_chosen(directory: DataDirectory) -> None:
+    service = ServiceDirectory(directory)
+    assert service.load_or_create(Backends()).pipeline_interval_s == PIPELINE_INTERVAL_S
+    assert service.load_or_create(Backends(), pipeline_interval_s=600).pipeline_interval_s == 600
+    again = service.load_or_create(Backends())
+    assert again.pipeline_interval_s == service.load().pipeline_interval_s == 600
+    service.write_config(again, directory.load_or_create(1))
+    assert json.loads(service.config_file.read_text())["pipeline_interval_s"] == 600
 
 
 def test_bare_brokers_do_not_become_a_service(
