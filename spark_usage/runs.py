@@ -30,10 +30,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from data_plane.contract.usage_pb2 import CUT, FINAL, GENERATION_START
+from penstock.records.usage import MINUTE_MS
 from penstock.rules.timestamps import DAY_MS
 from spark_usage.datasets import READING
 from spark_usage.decode import BRONZE_COLUMNS, FACTS, facts_of
-from spark_usage.decoded_readings import PRINCIPAL_ROW, TOTALS
+from spark_usage.decoded_readings import TOTALS, principal_lists
 
 READINGS_A_CHUNK = 500_000
 """Some 300 MB in a worker."""
@@ -57,7 +58,6 @@ STAGED = {STAGED_READINGS: _READ, STAGED_MINUTES: _MINUTES}
 _NAMES = ("tenant", "topic_id", "topic", "partition", "log_generation")
 _ROWS_A_BATCH = 10_000
 _KEPT = ("leader_epoch", "broker_id", "boot_id", "retained_since", "retained_until")
-_MINUTE_MS = 60_000
 _Longs = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
 
@@ -195,7 +195,7 @@ class _Runs:
         self._table, self._starts = table, starts
         self._ends = np.append(starts[1:], table.num_rows)
         self._offsets, self._accepted = (_numbers(table, name) for name in ("end_offset", "accepted_ms"))
-        self._minute = self._accepted // _MINUTE_MS
+        self._minute = self._accepted // MINUTE_MS
         self._run = np.repeat(np.arange(len(starts)), self._ends - starts)
         self._first = np.zeros(table.num_rows, np.bool_)
         self._first[starts] = True
@@ -213,13 +213,13 @@ class _Runs:
         yield from _staged(staging, STAGED_READINGS, self._table, self._days())
         minutes = self._minutes()
         yield from _staged(
-            staging, STAGED_MINUTES, minutes, _numbers(minutes, "minute") * _MINUTE_MS // DAY_MS
+            staging, STAGED_MINUTES, minutes, _numbers(minutes, "minute") * MINUTE_MS // DAY_MS
         )
 
     def _days(self) -> _Longs:
         """As windows of the data set `reading` are."""
         until = _numbers(self._table, "retained_until")
-        return np.maximum(self._accepted, until * _MINUTE_MS) // DAY_MS
+        return np.maximum(self._accepted, until * MINUTE_MS) // DAY_MS
 
     def _pieces(self, minutes: int) -> tuple[_Longs, _Longs, _Longs]:
         """Steps of the same run and the same so many minutes: (where each begins among the steps, its last reading,
@@ -261,7 +261,7 @@ class _Runs:
         order = np.argsort(pieces, kind="stable")
         amounts = np.concatenate([rest, sums])[order]
         bounds = np.searchsorted(pieces[order], np.arange(len(gained) + 1))
-        return _lists(bounds, principals[order], amounts[:, 0], amounts[:, 1])
+        return principal_lists(bounds, principals[order], amounts[:, 0], amounts[:, 1])
 
     def _explained(self) -> tuple[_Longs, _Longs, _Longs]:
         """(reading, principal, messages and bytes) of rows of steps less those of the reading before in the same
@@ -359,9 +359,3 @@ def _totals(table: pa.Table) -> _Longs:
     """Six columns."""
     flat = table["totals"].combine_chunks().flatten()
     return np.asarray(flat).reshape(-1, TOTALS)
-
-
-def _lists(bounds: Iterable[int], *columns: Any) -> pa.ListArray:
-    arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
-    struct = pa.StructArray.from_arrays(arrays, fields=list(PRINCIPAL_ROW))
-    return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), struct)
