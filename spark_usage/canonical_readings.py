@@ -63,8 +63,12 @@ def cut(value: bytes) -> Cut | None:
         return None
     begin, size = at, len(value)
     starts, ends = [], []
-    while at < size and value[at] == _READING_TAG:
-        here, at = _length(value, at + 1)
+    while at + 1 < size and value[at] == _READING_TAG:
+        here = value[at + 1]
+        if here < 128:
+            at += 2
+        else:
+            here, at = _length(value, at + 1)
         starts.append(at)
         at += here
         ends.append(at)
