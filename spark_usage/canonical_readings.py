@@ -11,11 +11,13 @@ The rest of a record, without its readings, is for protobuf: fields that are cut
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 from data_plane.contract.usage_pb2 import PrincipalRow, Reading, UsageRecord
 from penstock.records.usage import MINUTE_MS
@@ -116,9 +118,9 @@ def decoded(cuts: Sequence[Cut]) -> tuple[Fields, _Mask]:
     starts = np.fromiter(chain.from_iterable(one.starts for one in cuts), np.int64, len(shift)) + shift
     ends = np.fromiter(chain.from_iterable(one.ends for one in cuts), np.int64, len(shift)) + shift
     data = b"".join([*(one.value for one in cuts), _PADDING])
-    found = _Parts(data, starts, ends, Reading.DESCRIPTOR)
+    found = _Parts(data, starts, ends, Reading)
     of, begins, ends = found.messages
-    rows = _Parts(data, begins, ends, PrincipalRow.DESCRIPTOR)
+    rows = _Parts(data, begins, ends, PrincipalRow)
     large = (rows.numbers["messages"] > _ROW_MAX) | (rows.numbers["bytes"] > _ROW_MAX)
     found.bad[of[rows.bad | large]] = True
     record = np.repeat(np.arange(len(cuts)), counts)
@@ -170,7 +172,7 @@ def _as_text(texts: pa.DictionaryArray, *, in_hex: bool = False) -> pa.StringArr
     return different.take(texts.indices)
 
 
-def _principal_rows(accepted: _Longs, of: _Longs, rows: Mapping[str, _Longs | _Words]) -> pa.ListArray:
+def _principal_rows(accepted: _Longs, of: _Longs, rows: Mapping[str, npt.NDArray[Any]]) -> pa.ListArray:
     """As `decoded_readings` has them. `of`: which reading each row is of, in order."""
     own = rows["minute"] == accepted[of] // MINUTE_MS
     of, who = of[own], rows["principal"][own].astype(np.int64)
@@ -186,21 +188,22 @@ def _principal_rows(accepted: _Longs, of: _Longs, rows: Mapping[str, _Longs | _W
 class _Parts:
     """Messages of one type, field by field. What is said of `bad` ones is nothing to use."""
 
-    def __init__(self, data: bytes, starts: _Longs, ends: _Longs, of: Descriptor) -> None:
+    def __init__(self, data: bytes, starts: _Longs, ends: _Longs, of: type[Message]) -> None:
         self.data = data
         self._bytes = np.frombuffer(data, np.uint8)
         words = np.ndarray((len(data) - 8,), "<u8", data, 0, (1,))
         self._words = words
         self.count = len(starts)
         self.bad = np.zeros(self.count, np.bool_)
-        self.numbers: dict[str, _Longs | _Words] = {}
+        self.numbers: dict[str, npt.NDArray[Any]] = {}
         self.texts: dict[str, tuple[_Longs, _Longs]] = {}
         """Where they begin and end."""
         self.totals: _Words = np.zeros((self.count, TOTALS), np.uint64)
         self.messages: tuple[_Longs, _Longs, _Longs] = (_NONE, _NONE, _NONE)
         """(of which message, where it begins and ends)."""
         self._at, self._ends = starts.copy(), ends
-        for field in sorted(of.fields, key=lambda one: one.number):
+        fields: list[Any] = list(of.DESCRIPTOR.fields)
+        for field in sorted(fields, key=lambda one: int(one.number)):
             self._read(field)
         self.bad |= self._at != ends
 

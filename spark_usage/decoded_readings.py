@@ -53,7 +53,7 @@ class Fields:
     """In hex."""
     topic: pa.StringArray
     cut_id: pa.StringArray
-    numbers: Mapping[str, npt.NDArray[np.int64] | npt.NDArray[np.uint64]]
+    numbers: Mapping[str, npt.NDArray[Any]]
     """By the field's name; uint64 where the field is."""
     totals: npt.NDArray[np.uint64]
     """Six to a reading."""

@@ -80,7 +80,12 @@ def value_of(random: Random) -> bytes:
         reading(**{"tenant": random.choice(tenants), "minute_rows": rows(random), **random.choice(OTHERS)})
         for _ in range(random.randrange(5))
     ]
-    parts = {"delivered": [delivered()], "requests": [requests()], "elapsed": [elapsed()], "boot_ends": True}
+    parts: dict[str, Any] = {
+        "delivered": [delivered()],
+        "requests": [requests()],
+        "elapsed": [elapsed()],
+        "boot_ends": True,
+    }
     some = {name: part for name, part in parts.items() if random.random() < 0.3}
     head = record(sequence=random.choice((1, 7, LONG_MAX))).SerializeToString()
     bodies = [one.SerializeToString() for one in told]
