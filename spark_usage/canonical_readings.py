@@ -47,6 +47,15 @@ _MOST = {
 """By type what a varint may say; of others protobuf uses a part only."""
 _ZIGZAG = (FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SINT32)
 
+_NONE: _Longs = np.zeros(0, np.int64)
+_ONE = np.uint64(1)
+_STOPS = np.uint64(0x8080808080808080)
+_SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_A1, _B1 = np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00)
+_A2, _B2 = np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000)
+_A3, _B3 = np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000)
+"""Groups of seven bits move together, two, four and eight of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -189,10 +198,8 @@ class _Parts:
     """Messages of one type, field by field. What is said of `bad` ones is nothing to use."""
 
     def __init__(self, data: bytes, starts: _Longs, ends: _Longs, of: type[Message]) -> None:
-        self.data = data
         self._bytes = np.frombuffer(data, np.uint8)
-        words = np.ndarray((len(data) - 8,), "<u8", data, 0, (1,))
-        self._words = words
+        self._words = np.ndarray((len(data) - 8,), "<u8", data, 0, (1,))
         self.count = len(starts)
         self.bad = np.zeros(self.count, np.bool_)
         self.numbers: dict[str, npt.NDArray[Any]] = {}
@@ -324,13 +331,3 @@ class _Parts:
 
     def _where(self, some: _Longs | None) -> _Longs:
         return np.arange(self.count) if some is None else some
-
-
-_NONE: _Longs = np.zeros(0, np.int64)
-_ONE = np.uint64(1)
-_STOPS = np.uint64(0x8080808080808080)
-_SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
-_A1, _B1 = np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00)
-_A2, _B2 = np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000)
-_A3, _B3 = np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000)
-"""Groups of seven bits move together, two, four and eight of them."""

@@ -14,7 +14,7 @@ Whether a run holds beside the log's other readings is for `orderly` to say. Rea
 `decode`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from data_plane.contract.usage_pb2 import CUT, FINAL, GENERATION_START
 from penstock.records.usage import MINUTE_MS
@@ -34,6 +33,7 @@ from penstock.rules.timestamps import DAY_MS
 from spark_usage.datasets import READING
 from spark_usage.decode import BRONZE_COLUMNS, FACTS, facts_of
 from spark_usage.decoded_readings import TOTALS, principal_lists
+from spark_usage.records_read import Source, Work
 
 READINGS_A_CHUNK = 500_000
 """Some 300 MB in a worker."""
@@ -61,16 +61,12 @@ _Longs = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
 
 
-def condense(bronze: DataFrame, staging: Path) -> DataFrame:
-    """The facts of all rows of `bronze`, with runs; `staging` is a folder that all workers see."""
-    return bronze.select(*BRONZE_COLUMNS).mapInArrow(
-        _condensing(staging, READINGS_A_CHUNK, READINGS_A_RUN), from_arrow_schema(FACTS)
-    )
+def condense(source: Source, begins: Mapping[str, int], staging: Path) -> DataFrame:
+    """The facts of the records from these offsets on, with runs; `staging` is a folder that all workers see."""
+    return source.worked(begins, _condensing(staging, READINGS_A_CHUNK, READINGS_A_RUN), FACTS)
 
 
-def _condensing(
-    staging: Path, a_chunk: int, a_run: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _condensing(staging: Path, a_chunk: int, a_run: int) -> Work:
     def condensed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[_Stretch] = []
         for batch in batches:
@@ -135,7 +131,7 @@ class Chunk:
         batches, self._batches = self._batches, []
         if not batches:
             return
-        table = pa.Table.from_batches(batches, _READ).combine_chunks()
+        table = _encoded(pa.Table.from_batches(batches, _READ).combine_chunks())
         log, order = _by_log(table)
         inside, starts = _runs(table, log, order, self._a_run)
         if not len(starts):
@@ -145,6 +141,15 @@ class Chunk:
             # As they came: what is counted once is the first of them.
             yield from _facts("reading", table.take(pa.array(np.sort(order[~inside]))))
         yield from _Runs(table.take(pa.array(order[inside])), starts).facts(self._staging)
+
+
+def _encoded(table: pa.Table) -> pa.Table:
+    """With texts, of which few differ, as numbers: a third of the time to put readings in order."""
+    for at, one in enumerate(table.schema):
+        if pa.types.is_string(one.type):
+            encoded = table.column(at).combine_chunks().dictionary_encode()
+            table = table.set_column(at, one.name, encoded)
+    return table
 
 
 def _by_log(table: pa.Table) -> tuple[_Longs, _Longs]:
@@ -299,7 +304,7 @@ class _Runs:
             "messages": pa.array(np.ascontiguousarray(gained[:, 0])),
             "bytes": pa.array(np.ascontiguousarray(gained[:, 1])),
         }
-        return pa.table(columns, schema=_MINUTES)
+        return pa.table({name: columns[name] for name in _MINUTES.names})
 
     def _kept(self) -> Iterator[pa.RecordBatch]:
         """Of neighbours that are the same point of a leadership the smallest totals, as in `leaderships.points_of`."""
@@ -323,12 +328,13 @@ class _Runs:
 
 def _staged(staging: Path, name: str, table: pa.Table, days: _Longs) -> Iterator[pa.RecordBatch]:
     """Rows in files by day. A task that is repeated leaves files that no fact names."""
-    for day in np.unique(days).tolist():
+    of_days = np.unique(days).tolist()
+    for day in of_days:
         window = np.datetime64(day, "D").astype(str)
         file = Path(name, window, f"{uuid4().hex}.parquet")
         (staging / file).parent.mkdir(parents=True, exist_ok=True)
-        rows = table.filter(pa.array(days == day))
-        pq.write_table(rows, staging / file, compression="zstd")
+        rows = table.filter(pa.array(days == day)) if len(of_days) > 1 else table
+        pq.write_table(rows, staging / file, compression="zstd", store_schema=False)
         yield from _facts("staged", pa.table({"file": [str(file)], "messages": [rows.num_rows]}))
 
 
@@ -336,6 +342,10 @@ def _facts(kind: str, table: pa.Table, **others: pa.Array) -> Iterator[pa.Record
     """Facts of this kind with the table's columns, `others` instead of them or beside them."""
     rows = table.num_rows
     of = {name: table[name].combine_chunks() for name in table.column_names}
+    of = {
+        name: column.cast(FACTS.field(name).type) if pa.types.is_dictionary(column.type) else column
+        for name, column in of.items()
+    }
     of |= {**others, "kind": pa.repeat(pa.scalar(kind), rows)}
     arrays = [of[field.name] if field.name in of else pa.nulls(rows, field.type) for field in FACTS]
     whole = pa.RecordBatch.from_arrays(arrays, schema=FACTS)
@@ -350,8 +360,8 @@ def _numbers(table: pa.Table, name: str) -> _Longs:
 
 
 def _codes(table: pa.Table, name: str) -> _Longs:
-    """A number for each text, the same for the same."""
-    return np.asarray(table[name].combine_chunks().dictionary_encode().indices).astype(np.int64)
+    """A number for each text, the same for the same. `table`: as `_encoded` has it."""
+    return np.asarray(table[name].combine_chunks().indices).astype(np.int64)
 
 
 def _totals(table: pa.Table) -> _Longs:
