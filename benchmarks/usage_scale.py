@@ -46,17 +46,18 @@ class Month:
         self._step_ms = max(1, days * DAY_MS * tenants // rows)
         self._turn = 0
         self._offset = 0
-        self._readings = [self._first(number) for number in range(tenants)]
+        self._logs = [self._log(number) for number in range(tenants)]
 
     @property
     def offsets(self) -> dict[str, int]:
         return {"0": self._offset}
 
-    def _first(self, number: int) -> pb.Reading:
+    def _log(self, number: int) -> bytes:
         name = f"tn_{number:05}"
-        return pb.Reading(
+        log = pb.Reading(
             tenant=name, topic_id=name.encode().ljust(16, b"-"), topic="orders", log_generation=1, kind="PERIODIC"
         )  # fmt: skip
+        return log.SerializeToString()
 
     def grow(self, rows: int) -> None:
         """So many readings more, in files of bronze."""
@@ -78,17 +79,15 @@ class Month:
             self._turn += 1
             at = _START_MS + self._turn * self._step_ms
             messages, size = self._turn * 50, self._turn * 50_000
+            # What all readings of a turn say stands behind what each says of its log, as protobuf orders fields.
+            told = pb.Reading(end_offset=messages, accepted_ms=at, totals=(messages, size, 0, 0, 0, 0))
+            shared = told.SerializeToString()
             for begin in range(0, self._tenants, _READINGS_A_RECORD):
-                parts = []
-                for number in range(begin, min(begin + _READINGS_A_RECORD, self._tenants)):
-                    reading = self._readings[number]
-                    reading.end_offset, reading.accepted_ms = messages, at
-                    reading.totals[:] = (messages, size, 0, 0, 0, 0)
-                    body = reading.SerializeToString()
-                    parts.append(tag + _varint(len(body)) + body)
+                logs = self._logs[begin : begin + _READINGS_A_RECORD]
+                readings = [tag + _varint(len(log) + len(shared)) + log for log in logs]
                 self._offset += 1
                 head = pb.UsageRecord(broker_id=1, boot_id="boot-1", sequence=self._offset, made_ms=at)
-                yield head.SerializeToString() + b"".join(parts)
+                yield head.SerializeToString() + shared.join(readings) + shared
 
     def _write(self, records: list[bytes]) -> None:
         count, first = len(records), self._offset - len(records)

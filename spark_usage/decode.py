@@ -6,10 +6,11 @@ of a good record gives one with the part's number. So each record and part gives
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 from pyspark.sql import DataFrame
@@ -20,7 +21,15 @@ from penstock.contract.ids import TOPIC_ID_BYTES
 from penstock.records.seal import SealCorrupt, unpack_seal
 from penstock.rules.latency_buckets import BUCKET_MAX
 from penstock.rules.service_levels import ALL_SECONDS, OPERATIONS
-from spark_usage.decoded_readings import MINUTE_MAX, PRINCIPAL_ROW, TIME_MS_MAX, Readings
+from spark_usage import canonical_readings
+from spark_usage.decoded_readings import (
+    MINUTE_MAX,
+    PRINCIPAL_ROW,
+    TIME_MS_MAX,
+    Fields,
+    columns_of,
+    fields_of,
+)
 
 _READINGS_A_BATCH = 10_000
 """So few stay in the processor's caches, and Python's collector has less to go through."""
@@ -122,37 +131,77 @@ def parse_record(value: bytes | None) -> UsageRecord:
 
 def facts_of(rows: Iterable[tuple[int, int, bytes | None]]) -> Iterator[pa.RecordBatch]:
     """The facts of these rows of bronze (partition and offset of `__usage`, value), each batch of one kind."""
-    facts = _Facts()
-    for src_partition, src_offset, value in rows:
-        facts.add(src_partition, src_offset, value)
-        if facts.readings >= _READINGS_A_BATCH:
-            yield from facts.batches()
-            facts = _Facts()
-    yield from facts.batches()
+    waiting: list[_Row] = []
+    readings = 0
+    for row in rows:
+        waiting.append(_Row(*row))
+        readings += waiting[-1].readings
+        if readings >= _READINGS_A_BATCH:
+            yield from _Facts(waiting).batches()
+            waiting, readings = [], 0
+    yield from _Facts(waiting).batches()
+
+
+class _Row:
+    """A row of bronze, whose record is cut (`canonical_readings`) or else read (None: it is damaged)."""
+
+    def __init__(self, src_partition: int, src_offset: int, value: bytes | None) -> None:
+        self.where: dict[str, Any] = {"src_partition": src_partition, "src_offset": src_offset}
+        self.value = value
+        self.damage = ""
+        self.record: UsageRecord | None = None
+        self.cut = None if value is None else canonical_readings.cut(value)
+        if self.cut is not None:
+            try:
+                self.record = parse_record(self.cut.rest)
+            except Damaged:
+                self.cut = None
+            else:
+                if self.record.readings:
+                    self.cut = None
+        if self.cut is None:
+            self.read_whole()
+
+    @property
+    def readings(self) -> int:
+        """How many there are, or seem to be."""
+        if self.cut is not None:
+            return len(self.cut.starts)
+        return 0 if self.record is None else len(self.record.readings)
+
+    def read_whole(self) -> None:
+        """By protobuf alone."""
+        self.cut, self.record = None, None
+        try:
+            self.record = parse_record(self.value)
+        except Damaged as damage:
+            self.damage = str(damage)
 
 
 class _Facts:
     """Facts of some records: readings as columns, since nearly all are readings, others as rows by kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: Sequence[_Row]) -> None:
         self._of_kind: dict[str, list[dict[str, Any]]] = {}
-        self._readings = Readings()
-        self._records: list[dict[str, Any]] = []
-        """Those that have readings, with the columns that their facts share."""
-        self._values: list[bytes] = []
-        self._counts: list[int] = []
+        self._with_readings: list[_Row] = []
+        canonical = self._canonical([row for row in rows if row.cut is not None])
+        for row in rows:
+            self._add_record(row)
+        self._readings = self._of_readings(canonical) if self._with_readings else None
 
-    @property
-    def readings(self) -> int:
-        return len(self._readings)
+    def _canonical(self, rows: list[_Row]) -> Fields | None:
+        """The readings of those that are; the others are read whole."""
+        if not rows:
+            return None
+        fields, are = canonical_readings.decoded([row.cut for row in rows if row.cut is not None])
+        for at in np.flatnonzero(~are).tolist():
+            rows[at].read_whole()
+        return fields
 
-    def add(self, src_partition: int, src_offset: int, value: bytes | None) -> None:
-        """The facts of one record."""
-        where: dict[str, Any] = {"src_partition": src_partition, "src_offset": src_offset}
-        try:
-            record = parse_record(value)
-        except Damaged as damage:
-            self._reject(where, _RECORD_ROW, str(damage), value)
+    def _add_record(self, row: _Row) -> None:
+        record, value, where = row.record, row.value, row.where
+        if record is None:
+            self._reject(where, _RECORD_ROW, row.damage, value)
             return
         assert value is not None
         where |= {
@@ -163,23 +212,20 @@ class _Facts:
         }
         digest = hashlib.sha256(value).hexdigest()
         self._add("record", where, _RECORD_ROW, {"boot_ends": record.boot_ends, "digest": digest})
-        if record.readings:
-            self._readings.add(record.readings)
-            self._records.append(where)
-            self._values.append(value)
-            self._counts.append(len(record.readings))
+        if row.readings:
+            self._with_readings.append(row)
         others: list[_Part] = [*record.delivered, *record.requests, *record.seals, *record.elapsed]
-        for row, part in enumerate(others, len(record.readings)):
+        for number, part in enumerate(others, row.readings):
             try:
                 kind, columns = _part(part)
             except Damaged as damage:
-                self._reject(where, row, str(damage), value)
+                self._reject(where, number, str(damage), value)
             else:
-                self._add(kind, where, row, columns)
+                self._add(kind, where, number, columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        if self._counts:
-            yield self._of_readings()
+        if self._readings is not None:
+            yield self._readings
         for kind, rows in self._of_kind.items():
             yield _batch(
                 {name: pa.array([row[name] for row in rows], FACTS.field(name).type) for name in rows[0]},
@@ -187,26 +233,49 @@ class _Facts:
                 len(rows),
             )
 
-    def _of_readings(self) -> pa.RecordBatch:
-        """Damaged ones become rejections."""
-        columns, damaged = self._readings.columns()
-        counts = np.array(self._counts)
+    def _of_readings(self, canonical: Fields | None) -> pa.RecordBatch:
+        """In the order in which they came. Damaged ones become rejections."""
+        of_cut = [at for at, row in enumerate(self._with_readings) if row.cut is not None]
+        of_whole = [at for at, row in enumerate(self._with_readings) if row.cut is None]
+        batches, numbers = [], []
+        if canonical is not None and of_cut:
+            batch, number = self._read(of_cut, canonical)
+            batches.append(batch)
+            numbers.append(number)
+        if of_whole:
+            records = [self._with_readings[at].record for at in of_whole]
+            found = fields_of(one for record in records if record is not None for one in record.readings)
+            batch, number = self._read(of_whole, found)
+            batches.append(batch)
+            numbers.append(number)
+        if len(batches) == 1:
+            return batches[0]
+        order = np.argsort(np.concatenate(numbers), kind="stable")
+        return pa.concat_batches(batches).take(pa.array(order))
+
+    def _read(self, of: Sequence[int], fields: Fields) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        """(the good readings of these records, which record each of them is of)."""
+        rows = [self._with_readings[at] for at in of]
+        columns, damaged = columns_of(fields)
+        counts = np.array([row.readings for row in rows])
         record = np.repeat(np.arange(len(counts)), counts)
         first = np.cumsum(counts) - counts
-        columns["row"] = pa.array((np.arange(len(record)) - first[record]).astype(np.int32))
+        number = (np.arange(len(record)) - first[record]).astype(np.int32)
+        columns["row"] = pa.array(number)
         of_records = pa.array(record)
-        for name in self._records[0]:
-            values = pa.array([one[name] for one in self._records], FACTS.field(name).type)
+        for name in _WHERE:
+            values = pa.array([row.where[name] for row in rows], FACTS.field(name).type)
             columns[name] = values.take(of_records)
         batch = _batch(columns, "reading", len(record))
-        if damaged:
-            for at, reason in sorted(damaged.items()):
-                where = self._records[record[at]]
-                self._reject(where, int(columns["row"][at].as_py()), reason, self._values[record[at]])
-            kept = np.ones(len(record), np.bool_)
-            kept[list(damaged)] = False
-            batch = batch.filter(pa.array(kept))
-        return batch
+        places = np.array(of)[record]
+        if not damaged:
+            return batch, places
+        for at, reason in sorted(damaged.items()):
+            row = rows[record[at]]
+            self._reject(row.where, int(number[at]), reason, row.value)
+        kept = np.ones(len(record), np.bool_)
+        kept[list(damaged)] = False
+        return batch.filter(pa.array(kept)), places[kept]
 
     def _reject(self, where: Mapping[str, Any], row: int, reason: str, value: bytes | None) -> None:
         places = {name: where.get(name) for name in _WHERE}

@@ -1,6 +1,7 @@
 """Readings of many records as columns: each field once for all of them, and what is damaged found column by column."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
 from operator import attrgetter
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data_plane.contract.usage_pb2 import CUT, FINAL, PrincipalRow, Reading, ReadingKind
 from penstock.contract.ids import TOPIC_ID_BYTES
@@ -28,6 +30,11 @@ _FIELDS = (
     "minute_rows", "kind", "cut_id", "cut_end_ms", "last", "leader_epoch", "retained_since", "retained_until",
     "retained_byte_minutes", "replicated_byte_minutes",
 )  # fmt: skip
+_UNSIGNED = ("log_generation", "retained_byte_minutes", "replicated_byte_minutes")
+_NUMBERS = (
+    *_UNSIGNED, "partition", "end_offset", "accepted_ms", "kind", "cut_end_ms", "last", "leader_epoch",
+    "retained_since", "retained_until",
+)  # fmt: skip
 _RETAINED = {
     "leader_epoch": pa.int32(), "retained_since": pa.int64(), "retained_until": pa.int64(),
     "byte_minutes": pa.int64(), "replicated_byte_minutes": pa.int64(),
@@ -37,58 +44,78 @@ _fields_of: Callable[[Reading], tuple[Any, ...]] = attrgetter(*_FIELDS)
 _Mask = npt.NDArray[np.bool_]
 
 
-class Readings:
-    """Readings in the order in which they were added."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """What readings say, not looked at yet: each field of all of them, in their order."""
 
-    def __init__(self) -> None:
-        self._rows: list[tuple[Any, ...]] = []
+    tenant: pa.StringArray
+    topic_id: pa.StringArray
+    """In hex."""
+    topic: pa.StringArray
+    cut_id: pa.StringArray
+    numbers: Mapping[str, npt.NDArray[Any]]
+    """By the field's name; uint64 where the field is."""
+    totals: npt.NDArray[np.uint64]
+    """Six to a reading."""
+    principal_rows: pa.ListArray
+    wrong_totals: Mapping[int, str] = field(default_factory=dict)
+    """By the reading's place: why there are not six, and `totals` are 0."""
+    wrong_rows: Mapping[int, str] = field(default_factory=dict)
+    """By the reading's place: what is wrong with its rows."""
 
-    def __len__(self) -> int:
-        return len(self._rows)
+    @property
+    def count(self) -> int:
+        return len(self.tenant)
 
-    def add(self, readings: Iterable[Reading]) -> None:
-        self._rows += map(_fields_of, readings)
 
-    def columns(self) -> tuple[dict[str, pa.Array], dict[int, str]]:
-        """(columns of `decode.FACTS` of all readings, those that are damaged by their place with the reason). What the
-        columns say of damaged ones is nothing to use.
-        """
-        of = dict(zip(_FIELDS, zip(*self._rows, strict=True), strict=True))
-        found = _Damage(len(self._rows))
-        unsigned = {
-            name: np.array(of[name], np.uint64)
-            for name in ("log_generation", "retained_byte_minutes", "replicated_byte_minutes")
-        }
-        signed = {
-            name: np.array(of[name], np.int64)
-            for name in (
-                "partition", "end_offset", "accepted_ms", "kind", "cut_end_ms", "leader_epoch",
-                "retained_since", "retained_until",
-            )
-        }  # fmt: skip
-        found.where(_empty(of["tenant"]), lambda _: "no tenant")
-        totals = _totals(of["totals"], found)
-        _check_position(totals, signed, found)
-        _check_kind(of, signed["kind"], found)
-        _check_topic(of, signed["partition"], found)
-        found.too_large("log_generation", unsigned["log_generation"])
-        rows = _principal_rows(of["minute_rows"], of["accepted_ms"], found)
-        columns = {
-            "tenant": pa.array(of["tenant"], pa.string()),
-            "topic_id": pa.array([one.hex() for one in of["topic_id"]], pa.string()),
-            "topic": pa.array(of["topic"], pa.string()),
-            "partition": _int32(signed["partition"]),
-            "log_generation": _int64(unsigned["log_generation"]),
-            "end_offset": pa.array(signed["end_offset"]),
-            "accepted_ms": pa.array(signed["accepted_ms"]),
-            "totals": pa.ListArray.from_arrays(_offsets(len(self._rows), TOTALS), _int64(totals.reshape(-1))),
-            "principal_rows": rows,
-            "reading_kind": _int32(signed["kind"]),
-            "cut_id": pa.array(of["cut_id"], pa.string()),
-            "cut_end_ms": pa.array(signed["cut_end_ms"]),
-            "last": pa.array(of["last"], pa.bool_()),
-        }
-        return columns | _retained(signed, unsigned, found), found.reasons
+def fields_of(readings: Iterable[Reading]) -> Fields:
+    """What protobuf found in them."""
+    rows = list(map(_fields_of, readings))
+    of = dict(zip(_FIELDS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(_FIELDS, ())
+    totals, wrong_totals = _totals(of["totals"])
+    principal_rows, wrong_rows = _principal_rows(of["minute_rows"], of["accepted_ms"])
+    return Fields(
+        tenant=pa.array(of["tenant"], pa.string()),
+        topic_id=pa.array([one.hex() for one in of["topic_id"]], pa.string()),
+        topic=pa.array(of["topic"], pa.string()),
+        cut_id=pa.array(of["cut_id"], pa.string()),
+        numbers={name: np.array(of[name], np.uint64 if name in _UNSIGNED else np.int64) for name in _NUMBERS},
+        totals=totals,
+        principal_rows=principal_rows,
+        wrong_totals=wrong_totals,
+        wrong_rows=wrong_rows,
+    )
+
+
+def columns_of(fields: Fields) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    """(columns of `decode.FACTS` of all readings, those that are damaged by their place with the reason). What the
+    columns say of damaged ones is nothing to use.
+    """
+    found = _Damage(fields.count)
+    numbers = fields.numbers
+    found.where(_empty(fields.tenant), lambda _: "no tenant")
+    found.named(fields.wrong_totals)
+    _check_position(fields.totals, numbers, found)
+    _check_kind(fields, found)
+    _check_topic(fields, found)
+    found.too_large("log_generation", numbers["log_generation"])
+    found.named(fields.wrong_rows)
+    columns = {
+        "tenant": fields.tenant,
+        "topic_id": fields.topic_id,
+        "topic": fields.topic,
+        "partition": _int32(numbers["partition"]),
+        "log_generation": _int64(numbers["log_generation"]),
+        "end_offset": _int64(numbers["end_offset"]),
+        "accepted_ms": _int64(numbers["accepted_ms"]),
+        "totals": pa.ListArray.from_arrays(_offsets(fields.count, TOTALS), _int64(fields.totals.reshape(-1))),
+        "principal_rows": fields.principal_rows,
+        "reading_kind": _int32(numbers["kind"]),
+        "cut_id": fields.cut_id,
+        "cut_end_ms": _int64(numbers["cut_end_ms"]),
+        "last": pa.array(numbers["last"] != 0),
+    }
+    return columns | _retained(numbers, found), found.reasons
 
 
 class _Damage:
@@ -102,23 +129,22 @@ class _Damage:
         for at in np.flatnonzero(mask).tolist():
             self.reasons.setdefault(at, reason(at))
 
+    def named(self, reasons: Mapping[int, str]) -> None:
+        for at, reason in reasons.items():
+            self.reasons.setdefault(at, reason)
+
     def too_large(self, name: str, values: npt.NDArray[Any], most: int = _LONG_MAX) -> None:
         self.where(values > most, lambda at: f"{name} {values[at]} is too large")
 
 
-def _totals(given: Sequence[Sequence[int]], found: _Damage) -> npt.NDArray[np.uint64]:
-    """Six to a reading; 0 where there are not six."""
+def _totals(given: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.uint64], dict[int, str]]:
+    """(six to a reading, which have not six by their place with the reason)."""
     lengths = np.fromiter(map(len, given), np.int64, len(given))
-    wrong = lengths != TOTALS
-    if wrong.any():
-        found.where(wrong, lambda at: _wrong_totals(given[at]))
+    wrong = {at: _wrong_totals(given[at]) for at in np.flatnonzero(lengths != TOTALS).tolist()}
+    if wrong:
         given = [one if len(one) == TOTALS else (0,) * TOTALS for one in given]
     flat = np.fromiter(chain.from_iterable(given), np.uint64, len(given) * TOTALS)
-    totals = flat.reshape(-1, TOTALS)
-    large = totals > _LONG_MAX
-    if large.any():
-        found.where(np.any(large, axis=1), lambda at: f"totals {totals[at][large[at].argmax()]} is too large")
-    return totals
+    return flat.reshape(-1, TOTALS), wrong
 
 
 def _wrong_totals(totals: Sequence[int]) -> str:
@@ -126,9 +152,10 @@ def _wrong_totals(totals: Sequence[int]) -> str:
     return f"{len(totals)} totals instead of {TOTALS}" if large is None else f"totals {large} is too large"
 
 
-def _check_position(
-    totals: npt.NDArray[np.uint64], of: dict[str, npt.NDArray[np.int64]], found: _Damage
-) -> None:
+def _check_position(totals: npt.NDArray[np.uint64], of: Mapping[str, Any], found: _Damage) -> None:
+    large = totals > _LONG_MAX
+    if large.any():
+        found.where(np.any(large, axis=1), lambda at: f"totals {totals[at][large[at].argmax()]} is too large")
     found.where((of["end_offset"] < 0) | (of["accepted_ms"] < -1), lambda _: "a negative offset or time")
     found.too_large("accepted_ms", of["accepted_ms"], TIME_MS_MAX)
     # One after the other: the sum of three may be more than 64 bits hold. What is too large already has its reason.
@@ -138,32 +165,36 @@ def _check_position(
         left = np.where(exceeds, 0, left - totals[:, counted].astype(np.int64))
         exceeds |= left < 0
     found.where(exceeds, lambda _: "totals exceed the offsets below")
-    found.where((of["accepted_ms"] < 0) & (totals != 0).any(axis=1), lambda _: "usage without a time")
+    timeless = of["accepted_ms"] < 0
+    if timeless.any():
+        found.where(timeless & (totals != 0).any(axis=1), lambda _: "usage without a time")
 
 
-def _check_kind(of: dict[str, Any], kinds: npt.NDArray[np.int64], found: _Damage) -> None:
+def _check_kind(fields: Fields, found: _Damage) -> None:
+    kinds = fields.numbers["kind"]
     unknown = ~np.isin(kinds, ReadingKind.values())
     found.where(unknown, lambda at: f"an unknown kind of reading: {kinds[at]}")
     cut = kinds == CUT
     if cut.any():
-        found.where(cut & _empty(of["cut_id"]), lambda _: "a cut reading without its cut")
-    last = np.array(of["last"], np.bool_)
+        found.where(cut & _empty(fields.cut_id), lambda _: "a cut reading without its cut")
+    last = fields.numbers["last"] != 0
     found.where(last & ~np.isin(kinds, (CUT, FINAL)), lambda _: "a last reading of another kind")
 
 
-def _check_topic(of: dict[str, Any], partitions: npt.NDArray[np.int64], found: _Damage) -> None:
-    ids = of["topic_id"]
-    sizes = np.fromiter(map(len, ids), np.int64, len(ids))
+def _check_topic(fields: Fields, found: _Damage) -> None:
+    sizes = _sizes(fields.topic_id) // 2
     found.where(sizes != TOPIC_ID_BYTES, lambda at: f"a topic id of {sizes[at]} bytes")
-    found.where(_empty(of["topic"]), lambda _: "no topic")
-    found.too_large("partition", partitions, _INT_MAX)
+    found.where(_empty(fields.topic), lambda _: "no topic")
+    found.too_large("partition", fields.numbers["partition"], _INT_MAX)
 
 
 def _principal_rows(
-    given: Sequence[Sequence[PrincipalRow]], accepted: Sequence[int], found: _Damage
-) -> pa.ListArray:
-    """The readings' rows of their own minutes, one for each principal. Rows of other minutes are not used."""
-    offsets, rows = [0], []
+    given: Sequence[Sequence[PrincipalRow]], accepted: Sequence[int]
+) -> tuple[pa.ListArray, dict[int, str]]:
+    """(the readings' rows of their own minutes, one for each principal, what is wrong by the reading's place). Rows of
+    other minutes are not used.
+    """
+    bounds, rows, wrong = [0], [], {}
     for at, some in enumerate(given):
         if some:
             minute = minute_of(accepted[at])
@@ -175,56 +206,63 @@ def _principal_rows(
             # Of all principals: they are added up where they are compared with the totals.
             large = [one for one in map(sum, zip(*sums.values(), strict=True)) if one > _LONG_MAX]
             if large:
-                found.reasons.setdefault(at, f"rows {large[0]} is too large")
+                wrong[at] = f"rows {large[0]} is too large"
                 sums = {}
             rows += [(principal, *sums[principal]) for principal in sorted(sums)]
-        offsets.append(len(rows))
+        bounds.append(len(rows))
     values = np.array(rows, np.int64).reshape(-1, 3)
-    struct = pa.StructArray.from_arrays(
-        [pa.array(np.ascontiguousarray(values[:, at])) for at in range(3)], fields=list(PRINCIPAL_ROW)
-    )
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), struct)
+    return principal_lists(bounds, *(values[:, at] for at in range(3))), wrong
 
 
-def _retained(
-    signed: dict[str, npt.NDArray[np.int64]], unsigned: dict[str, npt.NDArray[np.uint64]], found: _Damage
-) -> dict[str, pa.Array]:
+def principal_lists(bounds: Any, *columns: npt.NDArray[np.int64]) -> pa.ListArray:
+    """Lists of `PRINCIPAL_ROW` between these bounds."""
+    arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
+    struct = pa.StructArray.from_arrays(arrays, fields=list(PRINCIPAL_ROW))
+    return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), struct)
+
+
+def _retained(numbers: Mapping[str, Any], found: _Damage) -> dict[str, pa.Array]:
     """What their leaderships have kept so far; nothing in readings of brokers that do not count it."""
-    none = signed["retained_since"] == 0
+    none = numbers["retained_since"] == 0
     if none.all():
         return {name: pa.nulls(found.count, kind) for name, kind in _RETAINED.items()}
-    once, copies = unsigned["retained_byte_minutes"], unsigned["replicated_byte_minutes"]
-    minutes = signed["retained_until"] - signed["retained_since"]
+    once, copies = numbers["retained_byte_minutes"], numbers["replicated_byte_minutes"]
+    until = numbers["retained_until"]
+    minutes = until - numbers["retained_since"]
     found.where(
         ~none & ((minutes < 0) | (minutes > RETAINED_MINUTES_MAX)),
         lambda at: f"what was kept in {minutes[at]} minutes",
     )
-    found.too_large("retained_until", signed["retained_until"], MINUTE_MAX)
+    found.where(~none & (until > MINUTE_MAX), lambda at: f"retained_until {until[at]} is too large")
     found.where(~none & (once > copies), lambda _: "less kept by all replicas than by one")
     found.where(~none & (copies > _LONG_MAX), lambda at: f"byte-minutes {copies[at]} is too large")
     values = {
-        "leader_epoch": signed["leader_epoch"],
-        "retained_since": signed["retained_since"],
-        "retained_until": signed["retained_until"],
+        "leader_epoch": numbers["leader_epoch"],
+        "retained_since": numbers["retained_since"],
+        "retained_until": until,
         "byte_minutes": once.view(np.int64),
         "replicated_byte_minutes": copies.view(np.int64),
     }
     return {name: pa.array(values[name], mask=none).cast(kind) for name, kind in _RETAINED.items()}
 
 
-def _empty(values: Sequence[str]) -> _Mask:
+def _sizes(texts: pa.StringArray) -> npt.NDArray[np.int32]:
+    return np.asarray(pc.binary_length(texts))
+
+
+def _empty(texts: pa.StringArray) -> _Mask:
     """Which are empty."""
-    return np.equal(np.fromiter(map(len, values), np.int64, len(values)), 0)
+    return np.equal(_sizes(texts), 0)
 
 
 def _offsets(count: int, size: int) -> pa.Array:
     return pa.array(np.arange(count + 1, dtype=np.int32) * np.int32(size))
 
 
-def _int32(values: npt.NDArray[np.int64]) -> pa.Array:
+def _int32(values: npt.NDArray[Any]) -> pa.Array:
     """What does not fit belongs to damaged readings."""
     return pa.array(values.astype(np.int32))
 
 
-def _int64(values: npt.NDArray[np.uint64]) -> pa.Array:
+def _int64(values: npt.NDArray[Any]) -> pa.Array:
     return pa.array(values.view(np.int64))

@@ -187,7 +187,7 @@ class Catalog:
     ) -> "PendingRun":
         """Write the rows by window in the order of their key, under a name that readers do not know yet. `carried`:
         windows of earlier runs that are windows of this one, too. `staged`: window -> files with further rows, which
-        are moved; of internal data sets only, since these have no digest.
+        are moved. Only an internal data set, which has no digest, may have several, or other rows of that window.
         """
         run_id = run_id_of(dataset.name, inputs)
         folder = self.folder / dataset.name / f"{_PENDING}{self._number}-{run_id}-{os.getpid()}"

@@ -40,10 +40,10 @@ class Staged:
                 found.setdefault(day, []).append(self.folder / name)
         return found
 
-    def rows(self, kind: str, oldest: str = "") -> DataFrame:
-        """Of this kind, from this day on."""
+    def rows(self, kind: str) -> DataFrame:
+        """Of this kind."""
         schema = from_arrow_schema(runs.STAGED[kind])
-        paths = [str(file) for day, files in self.of(kind).items() if day >= oldest for file in files]
+        paths = [str(file) for files in self.of(kind).values() for file in files]
         return self.spark.read.schema(schema).parquet(*paths) if paths else nothing(self.spark, schema)
 
 
@@ -68,9 +68,9 @@ class NewReadings:
         mine = F.col("tenant").isin(list(tenants))
         return self.single.where(mine).unionByName(self.staged.rows(runs.STAGED_READINGS).where(mine))
 
-    def minutes(self, oldest: str = "") -> DataFrame:
-        """What runs that hold gained, by minute, from this day on: the columns of staged minutes."""
-        found = self.staged.rows(runs.STAGED_MINUTES, oldest)
+    def minutes(self) -> DataFrame:
+        """What runs that hold gained, by minute: the columns of staged minutes."""
+        found = self.staged.rows(runs.STAGED_MINUTES)
         return found if self.broken is None else found.join(self.broken, list(PARTITION), "left_anti")
 
 

@@ -27,6 +27,7 @@ from spark_usage import (
     evidence,
     gold,
     leaderships,
+    minutes,
     orderly,
     readings,
     runs,
@@ -132,7 +133,7 @@ class _Fold(Windowed):
         base: Base | None,
     ) -> None:
         self._source = source
-        begins = {} if base is None else base.offsets
+        self._begins = begins = {} if base is None else base.offsets
         before: Mapping[str, Any] = (
             {"records": 0, "holes": [], "read_until": ""} if base is None else base.inputs
         )
@@ -160,7 +161,7 @@ class _Fold(Windowed):
     def compute(self) -> dict[str, Run]:
         """Fold, check and publish all data sets. Raises `CheckFailed`, and `Irregular` when it began from a base."""
         staging = self.catalog.staging(datasets.READING)
-        facts = self._keep(runs.condense(self._new, staging))
+        facts = self._keep(runs.condense(self._source, self._begins, staging))
         news = news_of(facts)
         suit(self.spark, news.facts)
         boots = self._before(datasets.BOOT)
@@ -429,21 +430,15 @@ class _Fold(Windowed):
         dataset = datasets.USAGE_MINUTE
         new = self._keep(gold.usage_minute(by_minute))
         touched = names_of(dataset, new)
-        days = set(of.staged.of(runs.STAGED_MINUTES))
-        if days and of.broken is not None:
-            days = names_of(dataset, of.minutes())
-        if days:
-            # Of the days that are kept only: minutes of all would be as many rows as readings.
-            before = windows_of(None if self._base is None else self._base.manifests[dataset.name])
-            oldest = self._oldest_minutes(max(touched | days | before.keys()))
-            minutes = by_minute.where(F.expr(dataset.window) >= oldest)
-            of_runs = silver.produced_by_minute(of.minutes(oldest))
-            new = self._keep(gold.usage_minute(minutes.unionByName(of_runs)))
-            touched = names_of(dataset, new)
-        earlier, carried = self._windows(dataset, touched)
+        of_runs = of.staged.of(runs.STAGED_MINUTES)
+        if of_runs and of.broken is not None:
+            holding = names_of(dataset, of.minutes())
+            of_runs = {name: files for name, files in of_runs.items() if name in holding}
+        earlier, carried = self._windows(dataset, touched | of_runs.keys())
         rows = self._keep(added(dataset, earlier, new, ("quantity",), QUANTITY))
         # Only what a late log takes back may leave a window empty.
-        names = (names_of(dataset, rows) if late else touched) | {window.name for window in carried}
+        names = names_of(dataset, rows) if late else touched
+        names |= of_runs.keys() | {window.name for window in carried}
         newest = max(names, default="")
         if self._base is not None and late:
             before = windows_of(self._base.manifests[dataset.name])
@@ -453,7 +448,14 @@ class _Fold(Windowed):
             oldest = self._oldest_minutes(newest)
             rows = rows.where(F.expr(dataset.window) >= oldest)
             carried = [window for window in carried if window.name >= oldest]
-        self._write(dataset, rows, carried=carried)
+            of_runs = {name: files for name, files in of_runs.items() if name >= oldest}
+        written: dict[str, list[Path]] = {}
+        if of_runs:
+            with_runs = F.expr(dataset.window).isin(sorted(of_runs))
+            others = self._keep(rows.where(with_runs))
+            written = minutes.folded(self.spark, of.staged.folder, of_runs, others, of.broken)
+            rows = rows.where(~with_runs)
+        self._write(dataset, rows, carried=carried, staged=written)
 
     def _oldest_minutes(self, newest: str) -> str:
         """The oldest window that is kept. The minutes of a broker whose clock is ahead must not push out today's."""

@@ -207,23 +207,6 @@ def produced(intervals: DataFrame) -> DataFrame:
     return _metered(by_share)
 
 
-def produced_by_minute(minutes: DataFrame) -> DataFrame:
-    """Rows as `usage_by_minute` has them of sums by partition and minute, for all principals together."""
-    return _metered(
-        minutes.select(
-            "tenant",
-            "topic_id",
-            "topic",
-            "partition",
-            F.lit(0).cast("long").alias("log_generation"),
-            "minute",
-            F.lit(0).cast("long").alias("principal"),
-            F.lit("").alias("group"),
-            _stacked(_METERS_IN, F.col("messages"), F.col("bytes")),
-        )
-    )
-
-
 def _metered(rows: DataFrame) -> DataFrame:
     return (
         rows.withColumn("meter", F.col("metered.meter"))

@@ -123,16 +123,20 @@ PACKAGES = (
     Package(
         name="folds",
         code=(
+            "spark_usage/canonical_readings.py",
             "spark_usage/checks.py",
             "spark_usage/cuts.py",
             "spark_usage/decode.py",
             "spark_usage/decoded_readings.py",
             "spark_usage/gold.py",
+            "spark_usage/minutes.py",
             "spark_usage/readings.py",
             "spark_usage/silver.py",
         ),
         tests=(
+            "tests/spark_usage/test_canonical_readings.py",
             "tests/spark_usage/test_decode.py",
+            "tests/spark_usage/test_minutes.py",
             "tests/spark_usage/test_scenarios.py",
             "tests/spark_usage/test_views.py",
         ),
