@@ -236,10 +236,10 @@ def test_what_the_period_used_before_the_budget_was_made_counts() -> None:
     house = make_house("acme")
     tenant, today = house.tenant, timezone.now().date()
     account = list_actions.create_account(ACTOR, tenant, name="robot")
-    key = ApiKey.objects.filter(tenant=tenant).order_by("pk").first()
-    assert key is not None
-    key.service_account, key.principal_number = account, 7
+    key, others = ApiKey.objects.filter(tenant=tenant).order_by("pk")[:2]
+    key.service_account, key.principal_number, others.principal_number = account, 7, 8
     key.save()
+    others.save()
     month = {"tenant": tenant, "topic_id": "0" * 32, "day": today.replace(day=1)}
     for topic, meter, quantity in (
         ("orders", "messages_in", 300), ("orders", "bytes_in", 9_000), ("clicks", "messages_in", 500),

@@ -275,6 +275,7 @@ def test_a_budget_slows_its_topic_and_no_other_of_the_same_producer(cluster: Bro
         slow_bytes_per_s=rate,
         topic="slowed",
         byte_in=PARTS,
+        byte_out=PARTS,
     )
     cluster.admin.wait_until_seen(cluster.admin.put_tenant(tenant.name, budgets=[budget]))
     passed, delayed, stop = list[float](), list[int](), threading.Event()
@@ -307,10 +308,22 @@ def test_a_budget_slows_its_topic_and_no_other_of_the_same_producer(cluster: Bro
             stop.set()
             thread.join()
             producer.close(0)
+            read, free_within_s, began = 0, 0.0, time.monotonic()
+            with client.consumer(["slowed", "free"]) as consumer:
+                while time.monotonic() < began + 3.0:
+                    messages = list(consumer.poll(max_messages=1_000, timeout=0.2))
+                    read += sum(
+                        len(message.value or b"") for message in messages if message.topic == "slowed"
+                    )
+                    if any(message.topic == "free" for message in messages):
+                        free_within_s = time.monotonic() - began
+        assert 0 < read < 3.0 * rate * 1.3 + 20_000, "its reads go at that rate, too"
+        assert free_within_s, "and those of the other topic do not wait for them"
         assert slowed < 4.0 * rate * 1.3 + 16_000, "the topic goes at the rate of the budget"
         assert sorted(waits)[len(waits) // 2] < 1.0, (
             "and the other one as ever, with the same producer and buffer"
         )
     finally:
         cluster.admin.put_tenant(tenant.name, produce_bytes_per_s=0)
-    print(f"{slowed / 4:.0f} B/s of {rate}; {len(waits)} of the other topic, the slowest {max(waits):.3f} s")
+    print(f"{read / 3:.0f} B/s read and {slowed / 4:.0f} B/s taken of {rate}")
+    print(f"{len(waits)} of the other topic, the slowest {max(waits):.3f} s")
