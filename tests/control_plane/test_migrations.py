@@ -148,7 +148,7 @@ def test_an_empty_database_is_made_at_once_as_all_migrations_make_it(engine: str
 
 
 @pytest.mark.django_db
-def test_a_database_with_a_table_is_migrated_one_by_one(
+def test_the_migrations_of_one_app_go_forth_and_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with _empty_database("sqlite", "used", tmp_path):
@@ -157,6 +157,25 @@ def test_a_database_with_a_table_is_migrated_one_by_one(
         call_command("migrate", "outbox", verbosity=1, skip_checks=True)
         said = capsys.readouterr().out
         assert "outbox.0002_delivery_reason... OK" in said, said
+
+
+@pytest.mark.django_db
+def test_a_database_with_a_table_and_a_part_of_the_migrations_are_left_to_djangos_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(of_django.Command, "handle", lambda command, *_, **options: asked.append(options))
+    with _empty_database("sqlite", "used", tmp_path):
+        parts: list[dict[str, Any]] = [{"app_label": "outbox"}, {"plan": True}, {"check_unapplied": True}]
+        for part in (*parts, {"fake": True}, {"fake_initial": True}, {"prune": True}, {"run_syncdb": True}):
+            call_command("migrate", verbosity=0, skip_checks=True, **part)
+            assert connection.introspection.table_names() == [], part
+            assert part.items() <= asked[-1].items()
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE somebodys (id integer)")
+        call_command("migrate", verbosity=0, skip_checks=True)
+        assert connection.introspection.table_names() == ["somebodys"]
+        assert len(asked) == 8
 
 
 @pytest.mark.django_db
