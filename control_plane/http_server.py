@@ -109,10 +109,10 @@ class Refusal(ErrorTask):
     """
 
     def execute(self) -> None:
-        if not str(getattr(self.request, "path", "")).startswith("/v1/"):
+        error = cast(Request, self.request).error
+        if error is None or not str(getattr(self.request, "path", "")).startswith("/v1/"):
             super().execute()
             return
-        error = cast(Request, self.request).error
         said = f"the request was not read: {error.body}"
         if isinstance(error, RequestEntityTooLarge):
             said = f"body: at most {BODY_BYTES_MAX} bytes allowed"

@@ -66,7 +66,8 @@ class PlanInput(shapes.StrictSerializer):
         " one) and `latency` with `within_ms`, `target_parts` and `tiers`. Shares are in parts of 10^9. Without it"
         f" {STANDARD_1.name}.",
         error_messages={
-            "not_a_dict": 'An object is required: {"name": …} of'
+            # The framework formats it.
+            "not_a_dict": 'An object is required: {{"name": …}} of'
             f" {' or '.join(one.name for one in SHIPPED_LEVELS)}, or a level of the plan's own."
         },
     )

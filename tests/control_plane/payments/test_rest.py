@@ -19,7 +19,9 @@ def test_without_stripe_everything_says_so_and_operators_note_payments(world: Wo
     path = f"/v1/billing/receivables/{invoice.public_id}"
     shown = call("GET", f"/v1/invoices/{invoice.public_id}/payment", token=operator, tenant=tenant)
     assert (shown.status, shown.body["state"], shown.body["pay_url"]) == (200, "open", "")
-    assert asked(invoice).unsent_since is not None and shown.body["unsent"] is False, "no one is to hear of it"
+    assert asked(invoice).unsent_since is not None and shown.body["unsent"] is False, (
+        "no one is to hear of it"
+    )
     method = call("GET", "/v1/payment-method", token=operator, tenant=tenant)
     assert method.body == {"collection": "off", "method": ""}
     assert call("POST", "/v1/billing/reconciliation", token=operator).status == 400
