@@ -87,7 +87,7 @@ def _forget() -> None:
     old = IdempotentRequest.objects.filter(started_at__lt=timezone.now() - KEPT).order_by("started_at")
     with transaction.atomic():
         # Another request that removes the same ones is not waited for.
-        found = old.select_for_update(skip_locked=True).values_list("pk", flat=True)
+        found = old.select_for_update(no_key=True, skip_locked=True).values_list("pk", flat=True)
         pks = list(found[:_FORGOTTEN_MAX])
         if pks:
             IdempotentRequest.objects.filter(pk__in=pks).delete()

@@ -1,13 +1,11 @@
 """REST: the OpenAPI document."""
 
 from functools import cache
-from typing import ClassVar
 
 from django.http import HttpResponse
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer
 from drf_spectacular.utils import extend_schema
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -19,7 +17,7 @@ class DocumentView(APIView):
 
     authentication_classes = ()
     throttle_classes = ()
-    renderer_classes: ClassVar[list[type[BaseRenderer]]] = [OpenApiJsonRenderer]
+    renderer_classes = (OpenApiJsonRenderer,)
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
