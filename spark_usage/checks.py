@@ -1,6 +1,6 @@
 """Conservation checks: each compares what a run would publish with what it was made from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -13,6 +13,11 @@ from spark_usage.readings import PARTITION, POINT
 from spark_usage.silver import ELAPSED_METERS
 
 _CUT_PARTITION = ("tenant", "cut_id", *PARTITION)
+_OF_CUTS = "sums by cut and partition equal the differences of the cut readings"
+_READ_AND_FOUND = {
+    "messages_read": "messages_wanted", "messages": "m", "bytes_read": "bytes_wanted", "bytes": "b",
+}  # fmt: skip
+"""Totals by name, and the columns of `_read_and_found` that they are of."""
 
 
 def readings_accounted(readings: DataFrame, seen: DataFrame, rejected: DataFrame) -> Check:
@@ -186,12 +191,12 @@ def sums_equal(name: str, finer: DataFrame, coarser: DataFrame) -> Check:
 
 def cuts_equal_differences(usage: DataFrame, marks: DataFrame) -> Check:
     """By cut and partition, usage is the difference of the cut readings' totals."""
-    return _as_read(
-        "sums by cut and partition equal the differences of the cut readings",
-        _differences_of_cuts(marks),
-        usage,
-        list(_CUT_PARTITION),
-    )
+    return _as_read(_OF_CUTS, _differences_of_cuts(marks), usage, list(_CUT_PARTITION))
+
+
+def no_cuts() -> Check:
+    """As `cuts_equal_differences` of a round that folds no cut."""
+    return _nothing_compared(_OF_CUTS, _READ_AND_FOUND)
 
 
 def cuts_that_differ(usage: DataFrame, marks: DataFrame) -> DataFrame:
@@ -212,12 +217,7 @@ def _differences_of_cuts(marks: DataFrame) -> DataFrame:
 def _as_read(name: str, wanted: DataFrame, usage: DataFrame, by: list[str]) -> Check:
     """The sums of `usage` are `messages_wanted` and `bytes_wanted`."""
     both, differs = _read_and_found(wanted, usage, by)
-    return _compared(
-        name,
-        both,
-        differs,
-        {"messages_read": "messages_wanted", "messages": "m", "bytes_read": "bytes_wanted", "bytes": "b"},
-    )
+    return _compared(name, both, differs, _READ_AND_FOUND)
 
 
 def _read_and_found(wanted: DataFrame, usage: DataFrame, by: list[str]) -> tuple[DataFrame, Column]:
@@ -232,8 +232,7 @@ def _read_and_found(wanted: DataFrame, usage: DataFrame, by: list[str]) -> tuple
 
 def _compared(name: str, both: DataFrame, differs: Column, totals: Mapping[str, str]) -> Check:
     if is_nothing(both):
-        numbers = dict.fromkeys(("compared", "different", *totals), 0)
-        return Check(name=name, numbers=numbers, holds=True)
+        return _nothing_compared(name, totals)
     row = both.agg(
         F.count("*").alias("compared"),
         F.count_if(differs).alias("different"),
@@ -247,6 +246,10 @@ def _compared(name: str, both: DataFrame, differs: Column, totals: Mapping[str, 
         numbers={label: int(row[label]) for label in ("compared", "different", *totals)},
         holds=row["different"] == 0,
     )
+
+
+def _nothing_compared(name: str, totals: Iterable[str]) -> Check:
+    return Check(name=name, numbers=dict.fromkeys(("compared", "different", *totals), 0), holds=True)
 
 
 def _total(name: str) -> Column:

@@ -294,6 +294,8 @@ class _Fold(Windowed):
         """New seals with the earlier ones of their windows, and the other windows. Raises `Irregular`."""
         if self._base is None:
             return new, []
+        if is_nothing(new):
+            return self._windows(datasets.SEAL, ())
         if not conflicts.isEmpty():
             raise Irregular("another seal of the same segment")
         others = self._before(datasets.SEAL).select(*evidence.SEAL_KEY, F.col("seal").alias("was"))
@@ -478,14 +480,19 @@ class _Fold(Windowed):
         self, new: NewReadings, news: News, touched: DataFrame, now: Folded, waived: DataFrame
     ) -> None:
         """The cuts of tenants whose cuts may have changed are folded from all of their readings."""
-        read, seen = now.read if news.ends else now.read.limit(0), now.seen
+        read, seen = now.read, now.seen
         intervals = now.intervals.unionByName(new.intervals)
-        tenants: list[str] | None = None
+        tenants: list[str] | None = None if news.ends else []
         if self._base is not None:
             coverage = self._keep(self._before(datasets.CUT_COVERAGE).select("tenant", "status").distinct())
             ends = new.single if news.ends else new.single.limit(0)
             late = new.apart.join(touched.where("NOT goes_on"), list(PARTITION), "left_semi")
             tenants = cuts.tenants_to_fold(ends, late, coverage)
+        if tenants == []:
+            self._carry(datasets.CUT_USAGE, [checks.no_cuts()])
+            self._carry(datasets.CUT_COVERAGE)
+            return
+        if tenants is not None:
             read = (
                 self._before(datasets.READING)
                 .where(F.col("tenant").isin(tenants))

@@ -48,11 +48,11 @@ class Windowed:
         """The windows that these rows are in; not looked for without a base, which has none to carry over."""
         return set() if self._base is None else names_of(dataset, rows)
 
-    def _carry(self, dataset: DataSet) -> None:
-        """Publish what the base has."""
-        assert self._base is not None
-        windows = windows_of(self._base.manifests[dataset.name]).values()
-        self._write(dataset, nothing(self.spark, dataset.struct), carried=[*windows])
+    def _carry(self, dataset: DataSet, found: Sequence[Check] = ()) -> DataFrame:
+        """Publish what the base has. Returns no rows: none of a window that changed."""
+        windows = windows_of(None if self._base is None else self._base.manifests[dataset.name]).values()
+        rows = nothing(self.spark, dataset.struct)
+        return self._write(dataset, rows, lambda written: [*found], carried=[*windows], changed=())
 
     def _write_added(
         self,
@@ -69,6 +69,8 @@ class Windowed:
             return self._write(dataset, new, lambda written: [*found]), None
         new = self._keep(new)
         changed = names_of(dataset, new)
+        if not changed and not found:
+            return self._carry(dataset), changed
         earlier, carried = self._windows(dataset, changed)
         rows = added(dataset, earlier, new, sums, kind, bits)
         label = "what changed is the sum of what was there and what is new"
@@ -143,6 +145,8 @@ class Windowed:
 
 def names_of(dataset: DataSet, rows: DataFrame) -> set[str]:
     """The windows that these rows are in."""
+    if is_nothing(rows):
+        return set()
     return {row[0] for row in rows.select(F.expr(dataset.window)).distinct().collect()}
 
 

@@ -106,6 +106,9 @@ def test_a_late_reading_touches_its_window_and_those_after_it_until_totals_agree
     assert manifest is not None
     of_earlier_runs = {file["window"] for file in manifest["files"] if "run" in file}
     assert of_earlier_runs == {"1970-01-02", "1970-01-03", "1970-01-06"}
+    of_cuts = parts.catalog.current("cut_usage")
+    assert of_cuts is not None
+    assert [check["numbers"]["compared"] for check in of_cuts["conservation"]] == [0], "there is no cut"
     assert "all of bronze" not in caplog.text
 
     writer.sequence = 0

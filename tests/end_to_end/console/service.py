@@ -41,11 +41,7 @@ class Service:
         finally:
             self.cluster.up(3, lambda done, steps, note: None, provisioned=False)
 
-    def pipeline_once(self) -> None:
-        """One round of the usage pipeline, by Spark."""
-        self.command("spark_usage", "once", timeout_s=PATIENCE_S)
-
-    def command(self, *arguments: str, timeout_s: float = PATIENCE_S) -> None:
+    def command(self, *arguments: str) -> None:
         """Run a command of the service to its end."""
         ended = subprocess.run(
             [sys.executable, "-m", *arguments],
@@ -53,7 +49,7 @@ class Service:
             env=service_processes.environment_for(self.directory, arguments[-1]),
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert ended.returncode == 0, f"{arguments}: {ended.stdout[-1_500:]}{ended.stderr[-3_000:]}"

@@ -3,15 +3,17 @@
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from local import guardian
+from local import guardian, service_processes
 from local.layout import DataDirectory
 from local.service_layout import ServiceDirectory
 from penstock.rest.client import RestClient
@@ -31,8 +33,32 @@ class Running:
     bootstrap: list[str]
 
     @property
+    def url(self) -> str:
+        """Of the console."""
+        return self.api_url
+
+    @property
     def operator_token(self) -> str:
-        return ServiceDirectory(DataDirectory(self.data)).operator_token_file.read_text().strip()
+        return self._directory.operator_token_file.read_text().strip()
+
+    @property
+    def datasets(self) -> Path:
+        return self._directory.datasets
+
+    @property
+    def _directory(self) -> ServiceDirectory:
+        return ServiceDirectory(DataDirectory(self.data))
+
+    @contextmanager
+    def pipeline_paused(self) -> Iterator[None]:
+        """Nothing is counted within the block."""
+        runner = service_processes.find(self._directory, service_processes.RUNNER)
+        assert runner is not None
+        os.kill(runner.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(runner.pid, signal.SIGCONT)
 
 
 def tree() -> dict[str, str]:
@@ -95,7 +121,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         return ended.stdout
 
     try:
-        command("up", "--detach")
+        # Rounds take the processor from the pages; those that need one wake the pipeline.
+        command("up", "--detach", "--pipeline-interval", "600")
         status = json.loads(command("status", "--json"))
         spec = DataDirectory(data).load()
         yield Running(

@@ -1,5 +1,6 @@
 """`penstock dev bill` waits for the invoice, whatever happens to the service meanwhile."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -7,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from daemon.data_set_store import FolderStore
-from local import bill, wake_ups
+from local import bill
 from local.wake_ups import WakeUps
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, NotFound, PenstockError, TimedOut
 from penstock.rest.client import RestClient
@@ -49,7 +50,7 @@ def test_the_pipeline_is_woken_at_once_and_later_each_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     now, sent = 100.0, list[float]()
-    monkeypatch.setattr(wake_ups.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(FolderStore, "wake", lambda store: sent.append(now))
     looks = WakeUps(tmp_path)
     while now <= 160:

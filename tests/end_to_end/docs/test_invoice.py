@@ -1,36 +1,31 @@
-"""From the first message to a proven invoice, in the browser; with one real round of the pipeline."""
-
-import json
-import time
-import urllib.request
+"""From the first message to a proven invoice, in the browser; by the service whose pipeline runs for the pages."""
 
 import pytest
 from playwright.sync_api import expect
 
 import penstock
-from tests.end_to_end.console.conftest import Visitor
-from tests.end_to_end.console.service import Service
+from local.wake_ups import WakeUps
+from penstock.rest.client import RestClient
+from tests.end_to_end.console.conftest import Visitor, browser, new_visitor, visitor
 from tests.end_to_end.console.test_pages import look, serious
-from tests.waiting import PATIENCE_S
+from tests.end_to_end.docs.conftest import Running
+from tests.waiting import wait_until
+
+__all__ = ["browser", "new_visitor", "visitor"]  # fixtures
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 MESSAGES = 3_000
 
 
-def end_period(service: Service, tenant: str) -> str:
-    """The operator's call; returns the invoice once the cut's vector is there."""
-    request = urllib.request.Request(
-        f"{service.url}/v1/billing/cuts",
-        data=json.dumps({"tenant": tenant}).encode(),
-        headers={"Authorization": f"Bearer {service.operator_token}", "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-        (cut,) = json.load(answer)["items"]
+def end_period(service: Running, tenant: str) -> str:
+    """The operator's call; returns the invoice."""
+    with RestClient(service.url, service.operator_token) as operator:
+        (cut,) = operator.post("/v1/billing/cuts", {"tenant": tenant})["items"]
     return str(cut["invoice"])
 
 
-def test_messages_become_an_invoice_that_the_browser_sees_proven(visitor: Visitor, service: Service) -> None:
+def test_messages_become_an_invoice_that_the_browser_sees_proven(visitor: Visitor, service: Running) -> None:
     visitor.make_topic("orders")
     text = visitor.make_key("loader")
     with penstock.Client(bootstrap=service.bootstrap, api_key=text) as client, client.producer() as producer:
@@ -38,17 +33,20 @@ def test_messages_become_an_invoice_that_the_browser_sees_proven(visitor: Visito
             producer.send("orders", b'{"order": %d}' % number, key=b"%d" % (number % 17))
     visitor.here()
     tenant = visitor.page.locator(".facts .id").inner_text()
-    invoice = end_period(service, tenant)
-    visitor.here(f"/invoices/{invoice}")
-    expect(visitor.page.get_by_text("draft", exact=True)).to_be_visible()
-    service.pipeline_once()
+    with service.pipeline_paused():
+        invoice = end_period(service, tenant)
+        visitor.here(f"/invoices/{invoice}")
+        expect(visitor.page.get_by_text("draft", exact=True)).to_be_visible()
+    wake_ups = WakeUps(service.datasets)
+    with RestClient(service.url, service.operator_token, tenant=tenant) as operator:
 
-    issued = visitor.page.get_by_text("issued", exact=True)
-    deadline = time.monotonic() + PATIENCE_S
-    while not issued.count() and time.monotonic() < deadline:
-        visitor.page.wait_for_timeout(500)
-        visitor.page.reload()
-    expect(issued).to_be_visible()
+        def issued() -> bool:
+            wake_ups.look()
+            return bool(operator.get(f"/v1/invoices/{invoice}")["status"] == "issued")
+
+        wait_until("the invoice is issued", issued)
+    visitor.page.reload()
+    expect(visitor.page.get_by_text("issued", exact=True)).to_be_visible()
     line = visitor.page.locator("details.line").first
     expect(line).to_contain_text(f"{MESSAGES:,} messages")
     line.locator("summary").click()
