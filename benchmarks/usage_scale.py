@@ -80,8 +80,8 @@ class Month:
             at = _START_MS + self._turn * self._step_ms
             messages, size = self._turn * 50, self._turn * 50_000
             # What all readings of a turn say stands behind what each says of its log, as protobuf orders fields.
-            told = pb.Reading(end_offset=messages, accepted_ms=at, totals=(messages, size, 0, 0, 0, 0))
-            shared = told.SerializeToString()
+            reading = pb.Reading(end_offset=messages, accepted_ms=at, totals=(messages, size, 0, 0, 0, 0))
+            shared = reading.SerializeToString()
             for begin in range(0, self._tenants, _READINGS_A_RECORD):
                 logs = self._logs[begin : begin + _READINGS_A_RECORD]
                 readings = [tag + _varint(len(log) + len(shared)) + log for log in logs]

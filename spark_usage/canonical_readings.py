@@ -5,7 +5,7 @@ their numbers, none twice, none unknown, numbers in at most eight bytes and with
 and texts in ASCII. So brokers write them, whose protobuf serialises in this order. Of such bytes protobuf's decoder
 makes the same readings. Everything else is left to it: what is not canonical is never rejected here.
 
-The rest of a record, without its readings, is for protobuf: fields that are cut out whole change nothing of the others.
+The rest of a record, without its readings, is for protobuf: fields that are removed whole change nothing of the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,8 +58,8 @@ _A3, _B3 = np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A record cut in its readings and the rest. `starts`, `ends`: where the readings are in `value`."""
+class Split:
+    """A record split into its readings and the rest. `starts`, `ends`: where the readings are in `value`."""
 
     value: bytes
     rest: bytes
@@ -67,7 +67,7 @@ class Cut:
     ends: Sequence[int]
 
 
-def cut(value: bytes) -> Cut | None:
+def split(value: bytes) -> Split | None:
     """None when the bytes are not those of a record with readings that follow each other."""
     at = _first_reading(value)
     if at is None:
@@ -85,7 +85,7 @@ def cut(value: bytes) -> Cut | None:
         ends.append(at)
     if at > size:
         return None
-    return Cut(value, value[:begin] + value[at:], starts, ends)
+    return Split(value, value[:begin] + value[at:], starts, ends)
 
 
 def _first_reading(value: bytes) -> int | None:
@@ -119,22 +119,22 @@ def _length(value: bytes, at: int) -> tuple[int, int]:
     return 0, len(value) + 1
 
 
-def decoded(cuts: Sequence[Cut]) -> tuple[Fields, _Mask]:
+def decoded(records: Sequence[Split]) -> tuple[Fields, _Mask]:
     """(the readings of the records that are canonical, which records these are)."""
-    counts = np.array([len(one.starts) for one in cuts], np.int64)
-    sizes = np.array([len(one.value) for one in cuts], np.int64)
+    counts = np.array([len(one.starts) for one in records], np.int64)
+    sizes = np.array([len(one.value) for one in records], np.int64)
     shift = np.repeat(np.cumsum(sizes) - sizes, counts)
-    starts = np.fromiter(chain.from_iterable(one.starts for one in cuts), np.int64, len(shift)) + shift
-    ends = np.fromiter(chain.from_iterable(one.ends for one in cuts), np.int64, len(shift)) + shift
-    data = b"".join([*(one.value for one in cuts), _PADDING])
+    starts = np.fromiter(chain.from_iterable(one.starts for one in records), np.int64, len(shift)) + shift
+    ends = np.fromiter(chain.from_iterable(one.ends for one in records), np.int64, len(shift)) + shift
+    data = b"".join([*(one.value for one in records), _PADDING])
     found = _Parts(data, starts, ends, Reading)
     of, begins, ends = found.messages
     rows = _Parts(data, begins, ends, PrincipalRow)
     large = (rows.numbers["messages"] > _ROW_MAX) | (rows.numbers["bytes"] > _ROW_MAX)
     found.bad[of[rows.bad | large]] = True
-    record = np.repeat(np.arange(len(cuts)), counts)
+    record = np.repeat(np.arange(len(records)), counts)
     while True:
-        canonical = np.ones(len(cuts), np.bool_)
+        canonical = np.ones(len(records), np.bool_)
         canonical[record[found.bad]] = False
         kept = np.flatnonzero(canonical[record])
         texts = {name: _texts(data, *(ends[kept] for ends in found.texts[name])) for name in found.texts}
@@ -145,7 +145,7 @@ def decoded(cuts: Sequence[Cut]) -> tuple[Fields, _Mask]:
             break
         found.bad[kept[foreign]] = True
     chosen = canonical[record][of]
-    place = np.cumsum(canonical[record]) - 1
+    position = np.cumsum(canonical[record]) - 1
     accepted = found.numbers["accepted_ms"][kept]
     return Fields(
         tenant=_as_text(texts["tenant"]),
@@ -155,7 +155,7 @@ def decoded(cuts: Sequence[Cut]) -> tuple[Fields, _Mask]:
         numbers={name: values[kept] for name, values in found.numbers.items()},
         totals=found.totals[kept],
         principal_rows=_principal_rows(
-            accepted, place[of[chosen]], {name: values[chosen] for name, values in rows.numbers.items()}
+            accepted, position[of[chosen]], {name: values[chosen] for name, values in rows.numbers.items()}
         ),
     ), canonical
 

@@ -143,35 +143,35 @@ def facts_of(rows: Iterable[tuple[int, int, bytes | None]]) -> Iterator[pa.Recor
 
 
 class _Row:
-    """A row of bronze, whose record is cut (`canonical_readings`) or else read (None: it is damaged)."""
+    """A row of bronze, whose record is split (`canonical_readings`) or else read whole (None: it is damaged)."""
 
     def __init__(self, src_partition: int, src_offset: int, value: bytes | None) -> None:
         self.where: dict[str, Any] = {"src_partition": src_partition, "src_offset": src_offset}
         self.value = value
         self.damage = ""
         self.record: UsageRecord | None = None
-        self.cut = None if value is None else canonical_readings.cut(value)
-        if self.cut is not None:
+        self.split = None if value is None else canonical_readings.split(value)
+        if self.split is not None:
             try:
-                self.record = parse_record(self.cut.rest)
+                self.record = parse_record(self.split.rest)
             except Damaged:
-                self.cut = None
+                self.split = None
             else:
                 if self.record.readings:
-                    self.cut = None
-        if self.cut is None:
+                    self.split = None
+        if self.split is None:
             self.read_whole()
 
     @property
     def readings(self) -> int:
         """How many there are, or seem to be."""
-        if self.cut is not None:
-            return len(self.cut.starts)
+        if self.split is not None:
+            return len(self.split.starts)
         return 0 if self.record is None else len(self.record.readings)
 
     def read_whole(self) -> None:
         """By protobuf alone."""
-        self.cut, self.record = None, None
+        self.split, self.record = None, None
         try:
             self.record = parse_record(self.value)
         except Damaged as damage:
@@ -184,7 +184,7 @@ class _Facts:
     def __init__(self, rows: Sequence[_Row]) -> None:
         self._of_kind: dict[str, list[dict[str, Any]]] = {}
         self._with_readings: list[_Row] = []
-        canonical = self._canonical([row for row in rows if row.cut is not None])
+        canonical = self._canonical([row for row in rows if row.split is not None])
         for row in rows:
             self._add_record(row)
         self._readings = self._of_readings(canonical) if self._with_readings else None
@@ -193,7 +193,7 @@ class _Facts:
         """The readings of those that are; the others are read whole."""
         if not rows:
             return None
-        fields, are = canonical_readings.decoded([row.cut for row in rows if row.cut is not None])
+        fields, are = canonical_readings.decoded([row.split for row in rows if row.split is not None])
         for at in np.flatnonzero(~are).tolist():
             rows[at].read_whole()
         return fields
@@ -235,11 +235,11 @@ class _Facts:
 
     def _of_readings(self, canonical: Fields | None) -> pa.RecordBatch:
         """In the order in which they came. Damaged ones become rejections."""
-        of_cut = [at for at, row in enumerate(self._with_readings) if row.cut is not None]
-        of_whole = [at for at, row in enumerate(self._with_readings) if row.cut is None]
+        of_split = [at for at, row in enumerate(self._with_readings) if row.split is not None]
+        of_whole = [at for at, row in enumerate(self._with_readings) if row.split is None]
         batches, numbers = [], []
-        if canonical is not None and of_cut:
-            batch, number = self._read(of_cut, canonical)
+        if canonical is not None and of_split:
+            batch, number = self._read(of_split, canonical)
             batches.append(batch)
             numbers.append(number)
         if of_whole:

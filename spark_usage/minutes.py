@@ -130,6 +130,6 @@ def _in_order(column: pa.ChunkedArray) -> tuple[pa.Array, npt.NDArray[np.int32]]
     """(the different texts in the order of their bytes, which of them each row has)."""
     encoded = column.combine_chunks().dictionary_encode()
     order = pc.sort_indices(encoded.dictionary)
-    place = np.empty(len(order), np.int32)
-    place[np.asarray(order)] = np.arange(len(order), dtype=np.int32)
-    return encoded.dictionary.take(order), place[np.asarray(encoded.indices)]
+    rank = np.empty(len(order), np.int32)
+    rank[np.asarray(order)] = np.arange(len(order), dtype=np.int32)
+    return encoded.dictionary.take(order), rank[np.asarray(encoded.indices)]

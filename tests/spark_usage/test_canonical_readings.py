@@ -131,7 +131,7 @@ def test_bytes_of_any_kind_become_what_protobuf_makes_of_them(random: Any) -> No
     stored: list[tuple[int, int, bytes | None]] = [(0, at, value_of(seeded)) for at in range(40)]
     found = facts(stored)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canonical_readings, "cut", lambda value: None)
+        patch.setattr(canonical_readings, "split", lambda value: None)
         by_protobuf = facts(stored)
     assert by_place(found) == by_place(by_protobuf)
     # As they came, of whichever sort their records are.
