@@ -149,7 +149,7 @@ def test_a_round_that_failed_is_not_left_for_a_long_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "penstock.json"
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "brokers": {"bootstrap": ["127.0.0.1:1"]},
         "datasets": str(tmp_path / "datasets"),
     }

@@ -1,5 +1,5 @@
-"""Two runners on one folder of data sets: the one that works is paused, wakes up, and is killed; every record counts
-once, and what the earlier one still publishes counts no more.
+"""Two runners on one folder of data sets: the one that works is killed, the next one is paused and wakes up; every
+record counts once, and what the earlier one still publishes counts no more.
 """
 
 import json
@@ -144,42 +144,38 @@ def test_of_two_runners_one_works_and_a_paused_or_killed_one_is_followed_by_the_
 ) -> None:
     running, made = runners
     datasets = running.configuration.datasets
-    running.write(usage_values(0, 15))
     first = made.start("first")
-    first.wait_for("the first one works", number=1)
+    first.wait_for("the first one works", number=1, state="ready")
     second = made.start("second")
     second.wait_for("the second one waits", state="standby")
+    first.signal(signal.SIGKILL)
+    first.process.wait(PATIENCE_S)
+    began = time.monotonic()
+    running.write(usage_values(0, 15))
 
     # In the middle of publishing: what it has begun, it goes on with when it wakes up.
     wait_until(
         "it publishes",
-        lambda: any((datasets / _DATA_SET).glob(".pending-1-*")),
-        instead=first.last_words,
+        lambda: any((datasets / _DATA_SET).glob(".pending-2-*")),
+        instead=second.last_words,
     )
-    first.signal(signal.SIGSTOP)
-    began = time.monotonic()
-    assert numbers(datasets, "rejected") == [1], "one that waits publishes nothing"
-    running.write(usage_values(15, 3))
-    second.wait_for_records(18)
-    print(f"a runner paused: data sets went on after {time.monotonic() - began:.1f} s")
-    assert second.says()["number"] == 2
-    first.signal(signal.SIGCONT)
-    assert first.process.wait(PATIENCE_S) == ProcessEnd.LEASE_LOST, first.last_words()
-    assert max(numbers(datasets)) == 2 and records_that_count(datasets) == 18
-
-    first = made.start("first")
-    first.wait_for("it waits when it is started again", state="standby")
-    second.signal(signal.SIGKILL)
-    second.process.wait(PATIENCE_S)
-    began = time.monotonic()
-    running.write(usage_values(18, 3))
-    first.wait_for_records(21)
     print(f"a runner killed: data sets went on after {time.monotonic() - began:.1f} s")
-    assert first.says()["number"] == 3 and records_that_count(datasets) == 21
-    assert first.says()["round"]["missing"] == "" and first.says()["round"]["records"] == 21
+    second.signal(signal.SIGSTOP)
+    began = time.monotonic()
+    third = made.start("first")
+    third.wait_for("it waits when it is started again", state="standby")
+    assert numbers(datasets, "rejected") == [2], "one that waits publishes nothing"
+    running.write(usage_values(15, 3))
+    third.wait_for_records(18)
+    print(f"a runner paused: data sets went on after {time.monotonic() - began:.1f} s")
+    assert third.says()["number"] == 3
+    second.signal(signal.SIGCONT)
+    assert second.process.wait(PATIENCE_S) == ProcessEnd.LEASE_LOST, second.last_words()
+    assert max(numbers(datasets)) == 3 and records_that_count(datasets) == 18
+    assert third.says()["round"]["missing"] == "" and third.says()["round"]["records"] == 18
 
-    first.process.send_signal(signal.SIGTERM)
-    assert first.process.wait(PATIENCE_S) == 0, first.last_words()
+    third.process.send_signal(signal.SIGTERM)
+    assert third.process.wait(PATIENCE_S) == 0, third.last_words()
 
 
 def test_a_lease_that_another_runner_had_meanwhile_is_not_held_and_a_restored_one_is_brought_up(
