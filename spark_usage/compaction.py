@@ -72,7 +72,11 @@ def compact(
     stream may run. Raises `OSError`, and `CheckFailed` when the merged files would not have the same records.
     """
     log = read_log(data)
-    ready = _ready(log, read, day)
+    since = log.since(read)
+    if since is None or not log.entries:
+        # Of another bronze: what its log does not name may be all that there is.
+        return Compacted()
+    ready = _ready(log, len(since), day)
     some = _bounded(ready, files_max, bytes_max)
     if not some:
         return Compacted(removed=_remove_unnamed(data, log))
@@ -108,12 +112,11 @@ def settle(
     replace(data, [entry_of(file), *settled, *log.fresh[more : log.replaceable]])
 
 
-def _ready(log: SinkLog, read: Mark, day: date) -> Sequence[Entry]:
-    """The first fresh files of finished days that the last whole round has read."""
-    since = log.since(read)
-    if since is None or not all(entry.added for entry in log.entries):
+def _ready(log: SinkLog, unread: int, day: date) -> Sequence[Entry]:
+    """The first fresh files of finished days, but for the last `unread` ones, which no whole round has read."""
+    if not all(entry.added for entry in log.entries):
         return ()
-    known = min(log.replaceable, len(log.fresh) - len(since))
+    known = min(log.replaceable, len(log.fresh) - unread)
     ready = []
     for entry in log.fresh[:known]:
         if entry.day >= day:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
@@ -47,10 +46,6 @@ class _Ground(Catalog):
     def __init__(self, folder: Path, store: DataSetStore, number: int) -> None:
         super().__init__(folder, store, number)
         self.made: dict[str, str] = {}
-
-    def current(self, dataset: str) -> dict[str, Any] | None:
-        run = self.pinned().get(dataset)
-        return None if run is None else self.manifest(dataset, run)
 
     def make_current(self, dataset: str, run_id: str) -> None:
         self.made[dataset] = run_id

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from spark_usage.rounds import Round, fold
 from spark_usage.session import start_session
 from spark_usage.sink_log import Mark, newest_entry, read_log
 from spark_usage.source import Offsets, end_offsets
+from spark_usage.states import Unrepeatable
 from spark_usage.windowed import Progress
 
 T = TypeVar("T")
@@ -138,7 +139,7 @@ class Pipeline:
             return None
         catalog = Catalog(self.datasets, self.store, self._number)
         last = catalog.current(datasets.BOOT.name)
-        if last is None or not last["inputs"].get("bronze"):
+        if last is None or not last["inputs"].get("bronze") or not last["inputs"]["read_until"]:
             return None
         compacted = compaction.compact(
             data, Mark(**last["inputs"]["bronze"]), compaction.today(), allowed=allowed
@@ -146,7 +147,9 @@ class Pipeline:
         expired = Expired()
         days = self._configuration.bronze_days
         if days is not None and self._spark is not None and not compacted.waiting:
-            first_kept = compaction.today() - timedelta(days=days)
+            # By two clocks, the brokers' and this one's: one of them alone expires nothing when it is ahead.
+            read_until = date.fromisoformat(last["inputs"]["read_until"])
+            first_kept = min(compaction.today(), read_until) - timedelta(days=days)
             expired = expire(
                 self._spark, self.datasets, self.store, self._number, first_kept, allowed=allowed
             )
@@ -185,7 +188,7 @@ class Pipeline:
     def _or_again(self, do: Callable[[], T]) -> T:
         try:
             return do()
-        except (NotYet, CheckFailed, ConfigurationError):
+        except (NotYet, CheckFailed, Unrepeatable, ConfigurationError):
             raise
         except Exception as error:
             if self._cancelled:

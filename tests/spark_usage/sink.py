@@ -22,8 +22,9 @@ def day_of(number: int) -> date:
 class Sink:
     """A file a batch, an entry of the log for each, and one with all before it for each tenth."""
 
-    def __init__(self, data: Path) -> None:
-        self.data = data
+    def __init__(self, data: Path, checksums: bool = False) -> None:
+        """`checksums`: files beside the others, as Spark has them; with these Spark cannot read it."""
+        self.data, self._checksums = data, checksums
         (data / FOLDER).mkdir(parents=True)
         self._batches = 0
 
@@ -31,7 +32,6 @@ class Sink:
         """A file that was written on this day."""
         file = self.data / f"part-00000-{self._batches:08}-c000.snappy.parquet"
         pq.write_table(rows, file, compression="snappy")
-        (self.data / f".{file.name}.crc").write_bytes(b"crc")
         line = json.loads(entry_of(file).line) | {"modificationTime": day * DAY_MS + 1}
         lines = [json.dumps(line).encode()]
         name = str(self._batches)
@@ -40,7 +40,9 @@ class Sink:
             lines = [entry.line for entry in read_log(self.data).entries] + lines
             name += ".compact"
         (self.data / FOLDER / name).write_bytes(b"\n".join([b"v1", *lines]))
-        (self.data / FOLDER / f".{name}.crc").write_bytes(b"crc")
+        if self._checksums:
+            (self.data / f".{file.name}.crc").write_bytes(b"crc")
+            (self.data / FOLDER / f".{name}.crc").write_bytes(b"crc")
         self._batches += 1
 
 

@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 from spark_usage import bronze, compaction
 from spark_usage.bronze import SCHEMA
 from spark_usage.compaction import Compacted, compact
-from spark_usage.manifest import CheckFailed
+from spark_usage.configuration import BrokersConfiguration, Configuration
+from spark_usage.manifest import Catalog, CheckFailed
+from spark_usage.pipeline import Pipeline
 from spark_usage.sink_log import FOLDER, Mark, SinkLog, read_log, replace
 from tests.spark_usage.sink import DAY_MS, Sink, age_unnamed, day_of
 
@@ -30,7 +32,7 @@ class Stream(Sink):
     """Made-up records of some partitions in it."""
 
     def __init__(self, data: Path, partitions: int = 3) -> None:
-        super().__init__(data)
+        super().__init__(data, checksums=True)
         self.rows: list[Row] = []
         self._offsets = [0] * partitions
 
@@ -209,6 +211,7 @@ def test_replaced_files_stay_an_hour_for_who_may_still_read_them(stream: Stream)
     age_unnamed(stream.data)
     assert compact(stream.data, before.end, TODAY).removed == 10
     assert not list(stream.data.glob(".part*.crc"))
+    assert not list((stream.data / FOLDER).glob(".*.compact.crc")), "Spark would refuse the new entry"
     assert rows_in(read_log(stream.data)) == sorted(stream.rows)
 
 
@@ -261,6 +264,37 @@ def test_random_streams_and_turns_keep_every_record(tmp_path: Path) -> None:
                 )
                 assert rows_in(read_log(stream.data)) == sorted(stream.rows)
         assert read_log(stream.data).mark.files > 10
+
+
+def test_the_pipeline_tidies_up_what_the_last_whole_round_has_read(stream: Stream) -> None:
+    """And looks again only when there may be something to do."""
+    folder = stream.data.parent
+    settings = Configuration(
+        file=folder / "config.json",
+        brokers=BrokersConfiguration(bootstrap=("127.0.0.1:9",)),
+        usage_key_file=folder / "key",
+        datasets=folder,
+    )
+    pipeline = Pipeline(settings)
+    assert pipeline.tidy(lambda: True) is None, "nothing was folded yet"
+    stream.grow(2)
+    mark = read_log(stream.data).end
+    inputs = {"bronze": {"files": mark.files, "sha256": mark.sha256}, "read_until": "1970-01-02"}
+    pending = folder / "boot" / ".pending-0-x"
+    pending.mkdir(parents=True)
+    Catalog(folder).store.publish("boot", "r", pending, json.dumps({"inputs": inputs, "files": []}).encode())
+    Catalog(folder).make_current("boot", "r")
+    refused = pipeline.tidy(lambda: False)
+    assert refused is not None and refused.compacted.merged == 0 and refused.files == 20
+    stream.grow(1, first=2)
+    done = pipeline.tidy(lambda: True)
+    assert done is not None
+    assert (done.compacted.merged, done.compacted.into, done.compacted.waiting) == (20, 6, 0)
+    assert (done.files, done.oldest) == (1 + 6 + 10, "1970-01-01")
+    again = pipeline.tidy(lambda: True)
+    assert again is not None and again.compacted == Compacted()
+    assert pipeline.tidy(lambda: True) is None
+    assert rows_in(read_log(stream.data)) == sorted(stream.rows)
 
 
 @pytest.mark.slow
