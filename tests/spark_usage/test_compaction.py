@@ -168,7 +168,7 @@ def test_it_may_be_killed_at_each_of_its_steps(tmp_path: Path, monkeypatch: pyte
         with monkeypatch.context() as patch:
             for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "fsync"), (os, "utime")):
                 patch.setattr(owner, name, dying(getattr(owner, name), left))
-            patch.setattr(compaction.pq, "write_table", dying(pq.write_table, left))
+            patch.setattr(pq, "write_table", dying(pq.write_table, left))
             try:
                 compact(stream.data, read, TODAY)
                 ended = True
