@@ -88,7 +88,7 @@ def compact(
     large = [entry for entry in some if entry.size >= LARGE]
     if not allowed():
         return Compacted(waiting=len(ready))
-    settle(data, log, [*stay, *large, *made], gone=[*again, *small], more=len(some), expired=log.expired)
+    rewrite(data, log, [*stay, *large, *made], gone=[*again, *small], more=len(some), expired=log.expired)
     return Compacted(
         merged=len(small) + len(again),
         into=len(made),
@@ -97,7 +97,7 @@ def compact(
     )
 
 
-def settle(
+def rewrite(
     data: Path, log: SinkLog, settled: Sequence[Entry], *, gone: Sequence[Entry], more: int, expired: int
 ) -> None:
     """Let the log name these durable files, which stand for so many fresh files `more` than before, and no longer those

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from daemon.data_set_store import DataSetStore
 from spark_usage import bronze, datasets
-from spark_usage.compaction import settle
+from spark_usage.compaction import rewrite
 from spark_usage.manifest import Catalog
 from spark_usage.records_read import below
 from spark_usage.rounds import fold
@@ -88,7 +88,7 @@ def expire(
         return Expired(waiting=True)
     catalog.pin({dataset.name: catalog.made[dataset.name] for dataset in datasets.EVERY})
     stay = [one for one in log.settled if one not in some]
-    settle(data, log, stay, gone=some, more=0, expired=log.expired + len(some))
+    rewrite(data, log, stay, gone=some, more=0, expired=log.expired + len(some))
     return Expired(
         files=len(some),
         through=some[-1].day.isoformat(),

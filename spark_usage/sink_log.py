@@ -149,7 +149,7 @@ class SinkLog:
 
     def since(self, mark: Mark) -> Sequence[Entry] | None:
         """What came after this mark; None when the log does not go on from it, as far as it can be seen: what was
-        settled cannot be told apart.
+        settled is one.
         """
         count = mark.files - self.mark.files
         if not 0 <= count <= len(self.fresh) or self.mark.after(self.fresh[:count]) != mark:

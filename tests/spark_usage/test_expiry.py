@@ -104,7 +104,7 @@ def test_what_is_folded_after_an_expiry_has_the_digests_of_all_of_it(
     aged.compact()
     with monkeypatch.context() as patch:
         # Killed after the ground is pinned: the files are still there, and are passed over.
-        patch.setattr(expiry, "settle", _killed)
+        patch.setattr(expiry, "rewrite", _killed)
         with pytest.raises(Killed):
             aged.expire(2)
     assert read_log(aged.data).expired == 0 and catalog.pinned()
