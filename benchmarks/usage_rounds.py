@@ -175,7 +175,7 @@ def processor_s() -> float:
 
 
 FOLDS = Benchmark(figures=("usage_fold_100k_s",), run=folds, seconds=120, quick=False)
-AGES = Benchmark(figures=("usage_round_at_400_days_s",), run=ages, seconds=300, quick=False)
+AGES = Benchmark(figures=("usage_round_at_400_days_s",), run=ages, seconds=600, quick=False)
 AT_REST = Benchmark(figures=("round_at_rest_cpu_s",), run=at_rest_cpu, seconds=60, quick=False)
 ROUNDS = Benchmark(
     figures=tuple(f"usage_round_{age}_days_s" for age in DAYS), run=rounds, seconds=1_200, quick=False

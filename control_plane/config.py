@@ -314,7 +314,7 @@ class Config(Settings, frozen=True, kw_only=True):
         return self.state or self.file.parent
 
 
-OF_PIPELINE = frozenset({"runner_listen", "spark"})
+OF_PIPELINE = frozenset({"bronze_days", "runner_listen", "spark"})
 """Settings in the same file that only the usage pipeline reads."""
 
 

@@ -120,11 +120,11 @@ class BucketStore:
             f"s3://{self._bucket}/{self._prefix}{name}: it is changed by others all the time"
         )
 
-    def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
+    def remove_old_runs(self, dataset: str, current: str, kept: int, pinned: Collection[str] = ()) -> None:
         runs = self._runs(dataset)
         newest = sorted(runs, key=lambda run: runs[run][0], reverse=True)
         whole = [run for run in newest if any(name.endswith(f"/{MANIFEST}") for name in runs[run][1])]
-        left = {run for run in runs if run in whole[:kept] or run == current}
+        left = {run for run in runs if run in whole[:kept] or run in (current, *pinned)}
         # What has no manifest may be a run that is being written: it goes when it is old.
         left |= {run for run in newest[:kept] if run not in whole}
         if len(left) == len(runs):

@@ -121,9 +121,9 @@ class DataSetStore(Protocol):
         unless the present one's number is greater.
         """
 
-    def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
-        """Remove all runs but the newest `kept` and the current one, and what was never published. Of the files of a
-        removed run those stay that a kept run names.
+    def remove_old_runs(self, dataset: str, current: str, kept: int, pinned: Collection[str] = ()) -> None:
+        """Remove all runs but the newest `kept`, the current and the `pinned` ones, and what was never published. Files
+        of a removed run stay that a kept run names.
         """
 
     def published(self, datasets: Sequence[str]) -> object | None:
@@ -205,12 +205,13 @@ class FolderStore:
         found = ((_pointer_number(file.name), file) for file in (self.folder / dataset).glob("current*.json"))
         return sorted((number, file) for number, file in found if number is not None)
 
-    def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
+    def remove_old_runs(self, dataset: str, current: str, kept: int, pinned: Collection[str] = ()) -> None:
+        stays = {f"{RUN}{run}" for run in (current, *pinned)}
         with _unavailable(self.folder / dataset):
             folders = list((self.folder / dataset).glob(f"{RUN}*"))
             made = {run: _made_ns(run / MANIFEST) for run in folders}
             runs = sorted((run for run in folders if made[run]), key=lambda run: made[run], reverse=True)
-            left = [run for run in runs if run in runs[:kept] or run.name == f"{RUN}{current}"]
+            left = [run for run in runs if run in runs[:kept] or run.name in stays]
             if len(left) == len(folders):
                 return
             named = named_files(_content(run / MANIFEST) for run in left)

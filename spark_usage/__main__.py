@@ -13,6 +13,7 @@ from spark_usage.cluster import ClusterLost
 from spark_usage.lease import Unavailable, hold_within, lease_of
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.pipeline import NotYet, Pipeline
+from spark_usage.states import Unrepeatable
 
 _TURN_S = 1.0
 """What another runner may take to end."""
@@ -41,7 +42,15 @@ def main() -> int:
         return ProcessEnd.CANNOT_START
     try:
         return _show(chosen) if arguments.command == "show" else _once(chosen, again=arguments.again)
-    except (NotYet, CheckFailed, ClusterLost, StoreUnavailable, Unavailable, PenstockError) as error:
+    except (
+        NotYet,
+        CheckFailed,
+        Unrepeatable,
+        ClusterLost,
+        StoreUnavailable,
+        Unavailable,
+        PenstockError,
+    ) as error:
         print(f"spark_usage: {error}", file=sys.stderr)
         return 1
 

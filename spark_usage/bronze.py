@@ -1,19 +1,15 @@
 """Bronze: `__usage` as read, kept as Parquet by a stream with a checkpoint; each record is in it exactly once.
 
-Bronze is read through the log that Spark's file sink keeps in the folder (`read`). A driver that is killed repeats its
-batch, and files without an entry in that log are never read.
+Bronze is read through the log that Spark's file sink keeps in the folder (`sink_log`). A driver that is killed repeats
+its batch, and files without an entry in that log are never read.
 """
 
-import hashlib
 import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -22,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.rules.timestamps import DAY_MS
 from spark_usage.decode import Damaged, parse_record
 from spark_usage.frames import nothing
+from spark_usage.sink_log import FOLDER, Entry, read_log
 
 TOPIC = "__usage"
 NAME = "bronze"
@@ -37,8 +34,6 @@ SCHEMA = pa.schema(
         ("record", pa.binary()),
     ]
 )
-_LOG, _MERGED = "_spark_metadata", ".compact"
-"""Now and then an entry of the log has all of those before it."""
 
 
 class BronzeFolders:
@@ -78,77 +73,9 @@ def read(spark: SparkSession, datasets: Path) -> DataFrame:
     """All rows of bronze; none before the first batch."""
     data = BronzeFolders(datasets).data
     schema = from_arrow_schema(SCHEMA)
-    if not (data / _LOG).exists():
+    if not (data / FOLDER).exists():
         return nothing(spark, schema)
     return spark.read.schema(schema).parquet(str(data))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A file that the sink's log names."""
-
-    path: str
-    size: int
-    added: bool
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
-
-    @property
-    def folder(self) -> str:
-        return self.path.rpartition("/")[0]
-
-
-class _Line(msgspec.Struct):
-    """What is read of a line of the sink's log."""
-
-    path: str
-    """A URL."""
-    size: int
-    action: str
-
-
-_lines = msgspec.json.Decoder(_Line)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """How much of the sink's log was read: its first entries, and SHA-256 over their names and sizes."""
-
-    files: int = 0
-    sha256: str = hashlib.sha256().hexdigest()
-
-
-def entries(datasets: Path) -> list[Entry]:
-    """What the sink's log names, the oldest first. It only grows. Without Spark."""
-    log = BronzeFolders(datasets).data / _LOG
-    if not log.exists():
-        return []
-    files = {file.name: file for file in log.iterdir() if file.name.split(".")[0].isdigit()}
-    merged = max((_number(name) for name in files if name.endswith(_MERGED)), default=-1)
-    found = []
-    for name in sorted(files, key=_number):
-        if _number(name) < merged or (_number(name) == merged and name.isdigit()):
-            continue
-        _, _, lines = files[name].read_bytes().partition(b"\n")
-        for line in _lines.decode_lines(lines):
-            found.append(Entry(path=_path_of(line.path), size=line.size, added=line.action == "add"))
-    return found
-
-
-def _path_of(url: str) -> str:
-    """As `urlsplit` has it, in a fifth of its time: there may be a hundred thousand."""
-    path = url.removeprefix("file://").removeprefix("file:")
-    return unquote(path) if "%" in path else path
-
-
-def mark_of(some: Sequence[Entry]) -> Mark:
-    """The mark after these entries, which are the log's first ones."""
-    digest = hashlib.sha256()
-    for entry in some:
-        digest.update(f"{entry.name} {entry.size} {entry.added}\n".encode())
-    return Mark(files=len(some), sha256=digest.hexdigest())
 
 
 def read_files(spark: SparkSession, some: Sequence[Entry]) -> DataFrame:
@@ -163,8 +90,9 @@ def is_whole(datasets: Path, records: int) -> bool:
     """Whether every file that the sink's log names is there with its size. Only of no record no file has to be named.
     Without Spark.
     """
-    named = entries(datasets)
-    if not named and not (BronzeFolders(datasets).data / _LOG).exists():
+    data = BronzeFolders(datasets).data
+    named = read_log(data).entries
+    if not named and not (data / FOLDER).exists():
         return records == 0
     sizes: dict[str, int] = {}
     try:
@@ -174,10 +102,6 @@ def is_whole(datasets: Path, records: int) -> bool:
     except OSError:
         return False
     return all(entry.added and sizes.get(entry.path) == entry.size for entry in named)
-
-
-def _number(name: str) -> int:
-    return int(name.split(".")[0])
 
 
 def committed_offsets(datasets: Path) -> dict[str, int]:

@@ -37,6 +37,12 @@ def tenants_to_fold(ends: DataFrame, late: DataFrame, coverage: DataFrame) -> li
     )
 
 
+def topics_of(tenants: Sequence[str], logs: DataFrame) -> list[str]:
+    """Ids of the topics of these tenants in the data set `log`: all that earlier readings may be of."""
+    found = logs.where(F.col("tenant").isin(list(tenants))).select("topic_id").distinct().collect()
+    return sorted(row["topic_id"] for row in found)
+
+
 def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
     """Every partition of every cut: cut, partition, topic; `mark`, the point that covers it (null = gap); `previous`,
     the point where its period begins (null = the log's start); `rejected`, it has a reading that cannot be used

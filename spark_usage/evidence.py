@@ -13,6 +13,7 @@ from spark_usage.datasets import CHAIN
 
 SEAL_KEY = ("tenant", "topic_id", "partition", "log_generation", "base_offset")
 CHAIN_START = bytes(32)
+ANOTHER_SEAL = "another seal of the same segment"
 HOLES = pa.schema([("src_partition", pa.int32()), ("first_missing", pa.int64()), ("missing", pa.int64())])
 _CHAIN = pa.schema([("src_partition", pa.int32()), ("src_offset", pa.int64()), ("sha256", pa.string())])
 
@@ -29,9 +30,19 @@ def seals(facts: DataFrame) -> tuple[DataFrame, DataFrame]:
         .withColumn("first", F.first("seal").over(order))
     )
     conflicts = ranked.where(F.col("seal") != F.col("first")).select(
-        "src_partition", "src_offset", "row", F.lit("another seal of the same segment").alias("reason")
+        "src_partition", "src_offset", "row", F.lit(ANOTHER_SEAL).alias("reason")
     )
     return ranked.where("rank = 1"), conflicts
+
+
+def first_stand(new: DataFrame, conflicts: DataFrame, was: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """New seals without those that differ from an earlier one (`was`), which are rejected with the `conflicts`."""
+    earlier = was.select(*SEAL_KEY, F.col("seal").alias("was"))
+    both = new.join(earlier, list(SEAL_KEY), "left")
+    differs = both.where("seal != was").select(
+        "src_partition", "src_offset", "row", F.lit(ANOTHER_SEAL).alias("reason")
+    )
+    return both.where("was IS NULL OR seal = was").drop("was"), conflicts.unionByName(differs)
 
 
 def chain(bronze: DataFrame, ends: Mapping[int, tuple[int, bytes]]) -> DataFrame:

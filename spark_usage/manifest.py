@@ -25,6 +25,7 @@ from spark_usage import datasets
 from spark_usage.canonical import canonical_lines, repeated_key, text_bytes
 from spark_usage.datasets import DataSet
 from spark_usage.frames import is_nothing, nothing
+from spark_usage.sink_log import sync_folder
 
 FORMAT = 2
 RUN_ID_DIGITS = 32
@@ -34,6 +35,7 @@ _FILES_A_WINDOW, _ROWS_A_FILE = 16, 20_000
 _PENDING = ".pending-"
 _PENDING_OF = re.compile(r"\.pending-(\d+)-")
 _FETCHED = ".fetched"
+_PINNED = "ground.json"
 _BATCH_ROWS = 10_000
 _WINDOW = "_window"
 """The column that rows are put into windows by."""
@@ -116,6 +118,21 @@ class Catalog:
             current = self.store.current(dataset.name)
             if current is not None:
                 self.make_current(dataset.name, json.loads(current)["run_id"])
+
+    def pinned(self) -> dict[str, str]:
+        """Data set -> run that is kept as the ground of later rounds: bronze before it has expired."""
+        try:
+            content = (self.folder / _PINNED).read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise StoreUnavailable(f"{self.folder / _PINNED}: {error.strerror}") from error
+        return {str(name): str(run) for name, run in json.loads(content).items()}
+
+    def pin(self, runs: Mapping[str, str]) -> None:
+        """Keep these runs, of each data set one, instead of those before; durable."""
+        write_durably(self.folder / _PINNED, _json(runs))
+        sync_folder(self.folder)
 
     def manifest(self, dataset: str, run_id: str) -> dict[str, Any] | None:
         """Of a published run, else None."""
@@ -240,7 +257,8 @@ class Catalog:
         """Remove all but the newest runs, and what ended rounds left unpublished: not what a later runner writes."""
         current = self.store.current(dataset)
         if current is not None:
-            self.store.remove_old_runs(dataset, json.loads(current)["run_id"], kept)
+            pinned = [self.pinned()[dataset]] if dataset in self.pinned() else []
+            self.store.remove_old_runs(dataset, json.loads(current)["run_id"], kept, pinned)
         for pending in (self.folder / dataset).glob(f"{_PENDING}*"):
             of = _PENDING_OF.match(pending.name)
             if of is None or len(of[1]) > _NUMBER_DIGITS or int(of[1]) <= self._number:

@@ -3,6 +3,8 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,14 +13,18 @@ from pyspark.sql import SparkSession
 from daemon.data_set_store import DataSetStore
 from penstock import Client, NotFound
 from penstock.contract.errors import ConfigurationError
-from spark_usage import bronze, cluster
+from spark_usage import bronze, cluster, compaction, datasets
+from spark_usage.compaction import Compacted
 from spark_usage.configuration import Configuration
+from spark_usage.expiry import Expired, expire
 from spark_usage.lease import RunnerLease
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.rest import at_rest
 from spark_usage.rounds import Round, fold
 from spark_usage.session import start_session
+from spark_usage.sink_log import Mark, newest_entry, read_log
 from spark_usage.source import Offsets, end_offsets
+from spark_usage.states import Unrepeatable
 from spark_usage.windowed import Progress
 
 T = TypeVar("T")
@@ -26,11 +32,24 @@ log = logging.getLogger(__name__)
 _ASK_S = 15.0
 _WHOLE_LOOK_S = 60.0
 """Between looks at everything that was published and read, while the ends of `__usage` stay."""
+_TIDY_S = 3_600
+"""Between two looks at bronze that found nothing to tidy up, while no batch comes."""
 SPARK_FOLDER = ".spark"
 
 
 class NotYet(Exception):
     """The key or the topic that the pipeline reads does not exist yet. The setup of the service creates it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tidied:
+    """What a turn did, and what bronze has after it."""
+
+    compacted: Compacted
+    expired: Expired
+    files: int
+    oldest: str
+    """The oldest day that has records; empty without records."""
 
 
 class Pipeline:
@@ -46,6 +65,8 @@ class Pipeline:
         self._rested: Round | None = None
         """What the last look at everything found; None when there was something to do."""
         self._looked = 0.0
+        self._tidied: tuple[object, ...] = ()
+        """What was there when there was nothing to tidy up."""
 
     @property
     def datasets(self) -> Path:
@@ -107,6 +128,42 @@ class Pipeline:
                 number=self._number,
             )
 
+    def tidy(self, allowed: Callable[[], bool]) -> Tidied | None:
+        """A turn of what keeps bronze small, after a round: days that are over are compacted, and when none is left,
+        days before the kept ones expire where Spark runs. None: nothing to do since the last look. `allowed` is asked
+        before anything changes. Raises as `compaction.compact` and `expiry.expire`.
+        """
+        data = bronze.BronzeFolders(self.datasets).data
+        seen = (newest_entry(data), compaction.today(), int(time.time() // _TIDY_S), self.started)
+        if seen == self._tidied:
+            return None
+        catalog = Catalog(self.datasets, self.store, self._number)
+        last = catalog.current(datasets.BOOT.name)
+        if last is None or not last["inputs"].get("bronze") or not last["inputs"]["read_until"]:
+            return None
+        compacted = compaction.compact(
+            data, Mark(**last["inputs"]["bronze"]), compaction.today(), allowed=allowed
+        )
+        expired = Expired()
+        days = self._configuration.bronze_days
+        if days is not None and self._spark is not None and not compacted.waiting:
+            # By two clocks, the brokers' and this one's: one of them alone expires nothing when it is ahead.
+            read_until = date.fromisoformat(last["inputs"]["read_until"])
+            first_kept = min(compaction.today(), read_until) - timedelta(days=days)
+            expired = expire(
+                self._spark, self.datasets, self.store, self._number, first_kept, allowed=allowed
+            )
+        if not (compacted.merged or expired.files):
+            self._tidied = seen
+        log = read_log(data)
+        oldest = min((entry.day for entry in (*log.settled, *log.fresh)), default=None)
+        return Tidied(
+            compacted=compacted,
+            expired=expired,
+            files=len(log.entries),
+            oldest="" if oldest is None else oldest.isoformat(),
+        )
+
     def look_or_again(self) -> Round | None:
         """The round when there is nothing to do, without Spark; None when there is. Raises `NotYet`,
         `StoreUnavailable`, and what the SDK raises twice.
@@ -131,7 +188,7 @@ class Pipeline:
     def _or_again(self, do: Callable[[], T]) -> T:
         try:
             return do()
-        except (NotYet, CheckFailed, ConfigurationError):
+        except (NotYet, CheckFailed, Unrepeatable, ConfigurationError):
             raise
         except Exception as error:
             if self._cancelled:

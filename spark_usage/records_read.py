@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_usage import bronze
-from spark_usage.bronze import Entry
 from spark_usage.decode import BRONZE_COLUMNS
 from spark_usage.frames import nothing
+from spark_usage.sink_log import Entry, Mark, read_log
 
 _ROWS_A_BATCH = 500
 """Some 16 MB where records are full."""
@@ -34,6 +34,10 @@ class Source(Protocol):
     @property
     def mark(self) -> Mapping[str, Any]:
         """What of the source a round over all of it has read."""
+
+    @property
+    def expired(self) -> int:
+        """How many of its files have expired."""
 
     def follows(self, mark: Any) -> bool:
         """Whether the source still begins with what a round with this mark has read."""
@@ -56,30 +60,38 @@ class BronzeSource:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder
-        self._entries = bronze.entries(folder)
-        self._read = 0
+        self._log = read_log(bronze.BronzeFolders(folder).data)
+        self._fresh: Sequence[Entry] | None = None
+        """Files that came since the round that this one goes on from; None: it goes on from none."""
 
     @property
     def mark(self) -> Mapping[str, Any]:
-        return asdict(bronze.mark_of(self._entries))
+        return asdict(self._log.end)
+
+    @property
+    def expired(self) -> int:
+        return self._log.expired
 
     def follows(self, mark: Any) -> bool:
+        self._fresh = None
         if not isinstance(mark, Mapping) or not isinstance(mark.get("files"), int):
             return False
-        first = self._entries[: mark["files"]]
-        self._read = len(first)
-        return asdict(bronze.mark_of(first)) == mark
+        self._fresh = self._log.since(Mark(files=mark["files"], sha256=str(mark.get("sha256"))))
+        return self._fresh is not None
 
     def after(self, offsets: Mapping[str, int]) -> DataFrame:
         if not offsets:
             return bronze.read(self._spark, self._folder)
-        return bronze.read_files(self._spark, self._entries[self._read :]).where(~_below(offsets))
+        if self._fresh is None:
+            return bronze.read(self._spark, self._folder).where(~below(offsets))
+        return bronze.read_files(self._spark, self._fresh).where(~below(offsets))
 
     def worked(self, offsets: Mapping[str, int], work: Work, schema: pa.Schema) -> DataFrame:
         """A task has files that follow each other, so that most of its records do. Spark would give it files by size,
         and read them for the worker, which does it in half the time.
         """
-        files = [entry for entry in self._entries[self._read if offsets else 0 :] if entry.added]
+        named = self._fresh if offsets and self._fresh is not None else self._log.files
+        files = [entry for entry in named if entry.added]
         if not files:
             return nothing(self._spark, from_arrow_schema(schema))
         tasks = tasks_of(files, self._spark.sparkContext.defaultParallelism)
@@ -96,7 +108,7 @@ class BronzeSource:
     def before(self, offsets: Mapping[str, int], wanted: Collection[Identity]) -> DataFrame:
         boots, sequences = {boot for _, boot, _ in wanted}, {sequence for _, _, sequence in wanted}
         named = F.col("boot_id").isin(sorted(boots)) & F.col("sequence").isin(sorted(sequences))
-        return bronze.read(self._spark, self._folder).where(named & _below(offsets))
+        return bronze.read(self._spark, self._folder).where(named & below(offsets))
 
     def at(self, places: DataFrame) -> DataFrame:
         return bronze.read(self._spark, self._folder).join(places.distinct(), _POSITION, "left_semi")
@@ -112,18 +124,22 @@ class GivenSource:
     def mark(self) -> Mapping[str, Any]:
         return {}
 
+    @property
+    def expired(self) -> int:
+        return 0
+
     def follows(self, mark: Any) -> bool:
         return isinstance(mark, Mapping) and not mark
 
     def after(self, offsets: Mapping[str, int]) -> DataFrame:
-        return self._rows.where(~_below(offsets)) if offsets else self._rows
+        return self._rows.where(~below(offsets)) if offsets else self._rows
 
     def worked(self, offsets: Mapping[str, int], work: Work, schema: pa.Schema) -> DataFrame:
         rows = self.after(offsets).select(*BRONZE_COLUMNS)
         return rows.mapInArrow(work, from_arrow_schema(schema))
 
     def before(self, offsets: Mapping[str, int], wanted: Collection[Identity]) -> DataFrame:
-        return self._rows.where(_below(offsets))
+        return self._rows.where(below(offsets))
 
     def at(self, places: DataFrame) -> DataFrame:
         return self._rows.join(places.distinct(), _POSITION, "left_semi")
@@ -152,8 +168,9 @@ def batches_of(paths: Sequence[str], begins: Mapping[int, int]) -> Iterator[pa.R
                 yield batch
 
 
-def _below(offsets: Mapping[str, int]) -> Column:
-    below = F.lit(False)
+def below(offsets: Mapping[str, int]) -> Column:
+    """Whether a record stands before these offsets."""
+    found = F.lit(False)
     for name, end in offsets.items():
-        below = below | ((F.col("src_partition") == int(name)) & (F.col("src_offset") < end))
-    return below
+        found = found | ((F.col("src_partition") == int(name)) & (F.col("src_offset") < end))
+    return found

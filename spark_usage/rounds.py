@@ -3,7 +3,7 @@
 A round goes on from the last whole one (`states.Base`) and publishes what a fold of all of bronze would, digest by
 digest. It folds all of bronze when there is no such round: the first time, with another version of the code, when
 bronze's files are not those that were read, with `again`, and for news that contradict earlier records
-(`states.Irregular`).
+(`states.Irregular`). Where bronze has expired, all of it is what came after the ground (`states.find_ground`).
 """
 
 import logging
@@ -36,7 +36,6 @@ from spark_usage import (
     states,
 )
 from spark_usage.datasets import QUANTITY
-from spark_usage.decode import decode
 from spark_usage.frames import is_nothing
 from spark_usage.inputs import inputs_of, states_inputs
 from spark_usage.leaderships import Kept
@@ -45,16 +44,14 @@ from spark_usage.news import News, news_of
 from spark_usage.orderly import NewReadings
 from spark_usage.readings import PARTITION, POINT, Folded
 from spark_usage.records_read import BronzeSource, GivenSource, Source
+from spark_usage.repeats import came_again
 from spark_usage.session import suit
-from spark_usage.states import Base, Irregular, find_base
+from spark_usage.states import Base, Irregular, find_base, find_ground
 from spark_usage.windowed import Progress, Windowed, added, names_of
 
 log = logging.getLogger(__name__)
-_REPEATED_MAX = 1_000
-"""Records that came in an earlier round too and are looked up there, before all of bronze is folded again."""
 _NAMED_MAX = 1_000
 """Topics that are named to Spark, so that it reads the parts of files that have them."""
-_MORE = pa.schema([("src_partition", pa.int32()), ("src_offset", pa.int64()), ("more", pa.int32())])
 _SOURCE_ROW = ("src_partition", "src_offset", "row")
 
 
@@ -82,20 +79,21 @@ def fold(
     offsets: Mapping[str, int] | None = None,
     store: DataSetStore | None = None,
     number: int = 0,
+    catalog: Catalog | None = None,
 ) -> Round:
     """Fold what is new in bronze in `folder` into the data sets in `store`, or in the same folder.
 
     Nothing is computed when all runs of these inputs are there, unless `again`, which folds all of bronze. `rows` and
-    `offsets` stand for bronze and what its stream has committed, `number` is the runner's. Raises `CheckFailed` and
-    `StoreUnavailable`; what was published before stays.
+    `offsets` stand for bronze and what its stream has committed, `number` is the runner's; `catalog` stands for `store`
+    and `number`. Raises `CheckFailed`, `Unrepeatable` and `StoreUnavailable`; what was published before stays.
     """
     began = time.monotonic()
     source: Source = BronzeSource(spark, folder) if rows is None else GivenSource(rows)
     ends = dict(bronze.committed_offsets(folder) if offsets is None else offsets)
-    catalog = Catalog(folder, store, number)
+    catalog = Catalog(folder, store, number) if catalog is None else catalog
     base = None if again else find_base(catalog, ends)
-    if base is not None and not source.follows(base.inputs.get("bronze")):
-        base = None
+    if base is None or not source.follows(base.inputs.get("bronze")):
+        base = find_ground(catalog, source.expired)
     work = _Fold(spark, catalog, source, ends, progress, base)
     runs = None if again else work.known()
     recomputed = runs is None
@@ -104,7 +102,9 @@ def fold(
             runs = work.compute()
         except Irregular as reason:
             log.warning("all of bronze is folded again", extra={"reason": str(reason)})
-            work = _Fold(spark, catalog, source, ends, progress, None)
+            source.follows(None)
+            ground = find_ground(catalog, source.expired)
+            work = _Fold(spark, catalog, source, ends, progress, ground)
             runs = work.compute()
     for dataset in datasets.EVERY:
         catalog.forget_old_runs(dataset.name)
@@ -133,6 +133,7 @@ class _Fold(Windowed):
         base: Base | None,
     ) -> None:
         self._source = source
+        self._expired = bool(source.expired) or (base is not None and base.lowest)
         self._begins = begins = {} if base is None else base.offsets
         before: Mapping[str, Any] = (
             {"records": 0, "holes": [], "read_until": ""} if base is None else base.inputs
@@ -181,12 +182,12 @@ class _Fold(Windowed):
         requests = silver.counted_once(facts if news.requests else none, records, "requests")
         elapsed = silver.counted_once(facts if news.elapsed else none, records, "elapsed")
         seals, seal_conflicts = evidence.seals(facts if news.seals else none)
-        seals, kept_seals = self._seals(seals, seal_conflicts)
+        seals, seal_conflicts, kept_seals = self._seals(seals, seal_conflicts)
 
         self._write_rejected(facts, news, records, now, then, seal_conflicts)
         issues = [dict(zip(evidence.HOLES.names, hole, strict=True)) for hole in self.holes]
         ranges = self._keep(silver.boots(records, boots))
-        waived = self._write(datasets.WAIVED, silver.waived(ranges))
+        self._write(datasets.WAIVED, silver.waived(ranges))
         self._write(
             datasets.COVERAGE_ISSUE,
             # As Arrow: rows of Python would go through a Python worker.
@@ -196,7 +197,7 @@ class _Fold(Windowed):
         self._write_service_levels(requests)
         self._write(datasets.SEAL, seals, carried=kept_seals)
         self._write_chain()
-        self._write_cuts(new, news, touched, now, waived)
+        self._write_cuts(new, news, touched, now, logs)
         self._write_states(new, touched, now, kept, logs, ranges)
         return self._runs
 
@@ -212,35 +213,11 @@ class _Fold(Windowed):
         records = silver.with_copies(facts)
         if self._base is None:
             return records
-        came = boots.select("broker_id", "boot_id", "first", "end")
-        again = (
-            records.join(F.broadcast(came), ["broker_id", "boot_id"])
-            .where("sequence >= first AND sequence < end")
-            .select("broker_id", "boot_id", "sequence", "digest", *silver.SOURCE)
-            .limit(_REPEATED_MAX + 1)
-            .collect()
-        )
-        if not again:
+        more = self._keep(came_again(self.spark, self._source, self._base, records, boots))
+        if is_nothing(more):
             return records
-        if len(again) > _REPEATED_MAX:
-            raise Irregular(f"more than {_REPEATED_MAX} records came again")
-        repeated = {(row["broker_id"], row["boot_id"], row["sequence"], row["digest"]) for row in again}
-        wanted = {(broker, boot, sequence): digest for broker, boot, sequence, digest in repeated}
-        earlier = decode(self._source.before(self._base.offsets, wanted)).where("kind = 'record'")
-        found = {
-            (row["broker_id"], row["boot_id"], row["sequence"], row["digest"])
-            for row in earlier.select("broker_id", "boot_id", "sequence", "digest").collect()
-            if (row["broker_id"], row["boot_id"], row["sequence"]) in wanted
-        }
-        if found != repeated or len(wanted) < len(repeated):
-            raise Irregular("another record with the boot and sequence of an earlier one")
-        places = self.spark.createDataFrame(
-            pa.Table.from_pylist(
-                [{name: row[name] for name in silver.SOURCE} | {"more": 1} for row in again], _MORE
-            )
-        )
         return (
-            records.join(places, list(silver.SOURCE), "left")
+            records.join(more, list(silver.SOURCE), "left")
             .withColumn("copy", F.col("copy") + F.coalesce("more", F.lit(0)))
             .drop("more")
         )
@@ -251,10 +228,12 @@ class _Fold(Windowed):
         ids = sorted({row["topic_id"] for row in again.select("topic_id").distinct().collect()})
         if not ids:
             return None
-        stored = self._before(datasets.READING)
-        if len(ids) <= _NAMED_MAX:
-            stored = stored.where(F.col("topic_id").isin(ids))
+        stored = self._of_topics(self._before(datasets.READING), ids)
         return self._keep(stored.join(F.broadcast(again), list(PARTITION), "left_semi"))
+
+    def _of_topics(self, stored: DataFrame, ids: list[str]) -> DataFrame:
+        """Stored readings of these topics, and perhaps of others: Spark passes over the parts of files without them."""
+        return stored.where(F.col("topic_id").isin(ids)) if len(ids) <= _NAMED_MAX else stored
 
     def _side(
         self, read: DataFrame, bases: DataFrame | None = None, lasts: DataFrame | None = None
@@ -290,18 +269,22 @@ class _Fold(Windowed):
         now = self._keep(leaderships.without(silver.kept(points), bases))
         return Kept(points=points, bases=bases, now=now, then=then, before=states_before)
 
-    def _seals(self, new: DataFrame, conflicts: DataFrame) -> tuple[DataFrame, list[Window]]:
-        """New seals with the earlier ones of their windows, and the other windows. Raises `Irregular`."""
+    def _seals(self, new: DataFrame, conflicts: DataFrame) -> tuple[DataFrame, DataFrame, list[Window]]:
+        """New seals with the earlier ones of their windows, conflicts, and the other windows. Raises `Irregular`."""
         if self._base is None:
-            return new, []
+            return new, conflicts, []
         if is_nothing(new):
-            return self._windows(datasets.SEAL, ())
-        if not conflicts.isEmpty():
-            raise Irregular("another seal of the same segment")
+            earlier, carried = self._windows(datasets.SEAL, ())
+            return earlier, conflicts, carried
+        if self._base.lowest:
+            was = self._before(datasets.SEAL)
+            new, conflicts = map(self._keep, evidence.first_stand(new, conflicts, was))
+        elif not conflicts.isEmpty():
+            raise Irregular(evidence.ANOTHER_SEAL)
         others = self._before(datasets.SEAL).select(*evidence.SEAL_KEY, F.col("seal").alias("was"))
         again = new.select(*evidence.SEAL_KEY, "seal").join(others, list(evidence.SEAL_KEY))
         if not again.where("seal != was").isEmpty():
-            raise Irregular("another seal of the same segment")
+            raise Irregular(evidence.ANOTHER_SEAL)
         named = self._keep(new.select(*datasets.SEAL.names))
         earlier, carried = self._windows(datasets.SEAL, names_of(datasets.SEAL, named))
         values = F.struct(*(name for name in datasets.SEAL.names if name not in evidence.SEAL_KEY))
@@ -314,8 +297,8 @@ class _Fold(Windowed):
             )
         )
         if not both.where("differs").isEmpty():
-            raise Irregular("another seal of the same segment")
-        return both.select(*evidence.SEAL_KEY, "first.*"), carried
+            raise Irregular(evidence.ANOTHER_SEAL)
+        return both.select(*evidence.SEAL_KEY, "first.*"), conflicts, carried
 
     # -- the data sets -------------------------------------------------------------------------------------
 
@@ -337,7 +320,13 @@ class _Fold(Windowed):
             found = found.limit(0)
         position = ["src_partition", "src_offset"]
         source = self._new if then is None else self._source.at(found.select(*position))
-        recorded = found.join(source.select(*position, "record"), position)
+        sourced = source.select(*position, "record")
+        if then is not None and self._expired:
+            # Of records that have expired those are left that were rejected before; others' content is gone.
+            sourced = sourced.unionByName(
+                self._before(datasets.REJECTED).select(*position, "record")
+            ).distinct()
+        recorded = found.join(sourced, position, "left" if self._expired else "inner")
         new = self._keep(
             (facts.where("kind = 'rejected'") if news.rejected else facts.limit(0))
             .select(*_SOURCE_ROW, "reason", "record")
@@ -349,15 +338,18 @@ class _Fold(Windowed):
             if gone is None
             else new.select(*position).unionByName(gone.select(*position))
         )
-        earlier, carried = self._windows(datasets.REJECTED, self._touched(datasets.REJECTED, changed))
+        touched = self._touched(datasets.REJECTED, changed)
+        earlier, carried = self._windows(datasets.REJECTED, touched)
         if gone is not None:
             earlier = earlier.join(gone, list(_SOURCE_ROW), "left_anti")
         accounted = news.check(self._counted.records, self._counted.distinct)
         self._write(
             datasets.REJECTED,
             earlier.unionByName(new.select(*datasets.REJECTED.names)),
-            lambda written: [accounted, checks.readings_accounted(now.read, now.seen, written)],
+            lambda written: [checks.readings_accounted(now.read, now.seen, written)],
+            found=[accounted],
             carried=carried,
+            changed=None if self._base is None else touched,
         )
 
     def _write_usage(
@@ -442,7 +434,7 @@ class _Fold(Windowed):
         names = names_of(dataset, rows) if late else touched
         names |= of_runs.keys() | {window.name for window in carried}
         newest = max(names, default="")
-        if self._base is not None and late:
+        if self._base is not None and late and not self._base.lowest:
             before = windows_of(self._base.manifests[dataset.name])
             if newest < max(before, default=""):
                 raise Irregular("the newest usage is gone")
@@ -477,9 +469,9 @@ class _Fold(Windowed):
         self._write(dataset, earlier.unionByName(new), carried=carried)
 
     def _write_cuts(
-        self, new: NewReadings, news: News, touched: DataFrame, now: Folded, waived: DataFrame
+        self, new: NewReadings, news: News, touched: DataFrame, now: Folded, logs: DataFrame
     ) -> None:
-        """The cuts of tenants whose cuts may have changed are folded from all of their readings."""
+        """The cuts of tenants whose cuts may have changed are folded from all readings of their logs."""
         read, seen = now.read, now.seen
         intervals = now.intervals.unionByName(new.intervals)
         tenants: list[str] | None = None if news.ends else []
@@ -493,10 +485,9 @@ class _Fold(Windowed):
             self._carry(datasets.CUT_COVERAGE)
             return
         if tenants is not None:
-            read = (
-                self._before(datasets.READING)
-                .where(F.col("tenant").isin(tenants))
-                .unionByName(new.of_tenants(tenants))
+            earlier = self._before(datasets.READING).where(F.col("tenant").isin(tenants))
+            read = self._of_topics(earlier, cuts.topics_of(tenants, logs)).unionByName(
+                new.of_tenants(tenants)
             )
             seen = self._keep(readings.viewed(readings.points_of(read)))
             intervals = self._keep(readings.intervals_of(seen))
@@ -509,7 +500,9 @@ class _Fold(Windowed):
             usage = cuts.cut_usage(marks, intervals, starts)
             equal = checks.cuts_equal_differences(usage, marks)
         self._write_of_tenants(datasets.CUT_USAGE, usage, tenants, [equal])
-        missing = "" if is_nothing(marks) else evidence.causes(self.holes, waived)
+        missing = ""
+        if not is_nothing(marks):
+            missing = evidence.causes(self.holes, self._written(datasets.WAIVED))
         self._write_of_tenants(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, missing), tenants)
 
     def _write_states(

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from prometheus_client import CollectorRegistry
@@ -198,10 +199,45 @@ class Runner:
             rounds=heartbeat.values.get("rounds", 0) + 1,
             last_success_seconds=time.time(),
         )
+        self._tidy(heartbeat)
         interval = self._configuration.pipeline_interval_s
         if not self._pipeline.started:
             interval = min(interval, _LOOK_WITHOUT_SPARK_S)
         return pause_s(time.monotonic() - began, interval)
+
+    def _tidy(self, heartbeat: Heartbeat) -> None:
+        """Compact bronze and let it expire, a bounded part. What fails here is tried again after the next round."""
+        values = heartbeat.values
+        try:
+            done = self._pipeline.tidy(lambda: self._lease.lasts and not self._stopping.is_set())
+        except Exception:
+            if not self._stopping.is_set():
+                log.exception("bronze was not compacted or did not expire")
+                heartbeat.report(failed_bronze_turns=values.get("failed_bronze_turns", 0) + 1)
+            return
+        if done is None:
+            return
+        merged, expired = done.compacted.merged, done.expired.files
+        if merged or expired or done.compacted.removed:
+            log.info(
+                "bronze",
+                extra={
+                    "merged": merged,
+                    "into": done.compacted.into,
+                    "waiting": done.compacted.waiting,
+                    "removed": done.compacted.removed,
+                    "expired": expired,
+                    "expired_through": done.expired.through,
+                    "files": done.files,
+                },
+            )
+        heartbeat.report(
+            bronze_files=done.files,
+            bronze_files_waiting=done.compacted.waiting,
+            bronze_oldest_day_seconds=_seconds_of(done.oldest),
+            bronze_files_merged=values.get("bronze_files_merged", 0) + merged,
+            bronze_files_expired=values.get("bronze_files_expired", 0) + expired,
+        )
 
     def _rest(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -247,6 +283,10 @@ def _summary(done: Round) -> dict[str, Any]:
         "seconds": round(done.seconds, 3),
         "runs": {name: run.run_id for name, run in done.runs.items()},
     }
+
+
+def _seconds_of(day: str) -> float:
+    return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() if day else 0.0
 
 
 def _first_line(error: Exception) -> str:

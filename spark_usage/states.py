@@ -34,6 +34,8 @@ class Base:
     manifests: Mapping[str, Mapping[str, Any]]
     """By data set."""
     inputs: Mapping[str, Any]
+    lowest: bool = False
+    """Records before it have expired, so no fold can begin below."""
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -61,6 +63,42 @@ def find_base(catalog: Catalog, ends: Mapping[str, int]) -> Base | None:
     if not all(catalog.is_whole(name, manifest) for name, manifest in manifests.items()):
         return None
     return Base(manifests=manifests, inputs=inputs)
+
+
+class Unrepeatable(Exception):
+    """Bronze before a ground has expired, and the ground is not there or does not fit. Nothing was published."""
+
+
+def find_ground(catalog: Catalog, expired: int) -> Base | None:
+    """What a fold of all of bronze begins from: the runs that were pinned when bronze before them expired, whichever
+    version of the code made them. None when nothing has expired; `expired` counts files of bronze that have.
+
+    Raises `Unrepeatable` and `StoreUnavailable`.
+    """
+    pinned = catalog.pinned()
+    if not pinned:
+        if expired:
+            raise Unrepeatable(
+                f"{expired} files of bronze have expired and {catalog.folder / 'ground.json'} is not there: "
+                "what was before cannot be folded again; restore the file from a backup"
+            )
+        return None
+    manifests: dict[str, Mapping[str, Any]] = {}
+    for dataset in datasets.EVERY:
+        manifest = catalog.manifest(dataset.name, pinned.get(dataset.name, ""))
+        if manifest is None or not catalog.is_whole(dataset.name, manifest):
+            raise Unrepeatable(
+                f"{dataset.name}: the pinned run {pinned.get(dataset.name)} is not there whole, and bronze before "
+                "it has expired: restore the data sets from a backup"
+            )
+        columns = [(column["name"], column["type"]) for column in manifest["schema"]]
+        if columns != list(dataset.columns):
+            raise Unrepeatable(
+                f"{dataset.name}: the pinned run has other columns than this version writes, and bronze before it "
+                "has expired: go back to the version before"
+            )
+        manifests[dataset.name] = manifest
+    return Base(manifests=manifests, inputs=manifests[datasets.BOOT.name]["inputs"], lowest=True)
 
 
 def go_on(new: DataFrame, logs: DataFrame) -> DataFrame:

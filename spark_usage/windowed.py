@@ -52,7 +52,8 @@ class Windowed:
         """Publish what the base has. Returns no rows: none of a window that changed."""
         windows = windows_of(None if self._base is None else self._base.manifests[dataset.name]).values()
         rows = nothing(self.spark, dataset.struct)
-        return self._write(dataset, rows, lambda written: [*found], carried=[*windows], changed=())
+        self._write(dataset, rows, found=found, carried=[*windows], changed=())
+        return rows
 
     def _write_added(
         self,
@@ -66,7 +67,8 @@ class Windowed:
     ) -> tuple[DataFrame, set[str] | None]:
         """Add to what the base says. Returns the rows of the windows that changed, and their names (None: all)."""
         if self._base is None:
-            return self._write(dataset, new, lambda written: [*found]), None
+            self._write(dataset, new, found=found)
+            return self._written(dataset), None
         new = self._keep(new)
         changed = names_of(dataset, new)
         if not changed and not found:
@@ -74,14 +76,19 @@ class Windowed:
         earlier, carried = self._windows(dataset, changed)
         rows = added(dataset, earlier, new, sums, kind, bits)
         label = "what changed is the sum of what was there and what is new"
-        with_quantity = "quantity" in sums
 
         def checked(written: DataFrame) -> list[Check]:
-            if not with_quantity:
-                return [*found]
-            return [*found, checks.sums_equal(label, earlier.unionByName(new), written)]
+            return [checks.sums_equal(label, earlier.unionByName(new), written)]
 
-        return self._write(dataset, rows, checked, carried=carried, changed=changed), changed
+        self._write(
+            dataset,
+            rows,
+            checked if "quantity" in sums else None,
+            found=found,
+            carried=carried,
+            changed=changed,
+        )
+        return self._written(dataset, changed), changed
 
     def _write_of_windows(
         self,
@@ -111,7 +118,7 @@ class Windowed:
             carried = [window for window in windows if window.name not in touched]
             others = self._before(dataset, touched).where(~F.col("tenant").isin(list(tenants)))
             rows = rows.unionByName(others)
-        self._write(dataset, rows, lambda written: [*found], carried=carried)
+        self._write(dataset, rows, found=found, carried=carried)
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The rows, computed once and without their plan, so that plans of later steps stay small. On a cluster they
@@ -127,20 +134,25 @@ class Windowed:
         self,
         dataset: DataSet,
         rows: DataFrame,
-        checked: Callable[[DataFrame], list[Check]] = lambda written: [],
+        checked: Callable[[DataFrame], list[Check]] | None = None,
         *,
+        found: Sequence[Check] = (),
         carried: Sequence[Window] = (),
         changed: Collection[str] | None = None,
         staged: Mapping[str, Sequence[Path]] | None = None,
-    ) -> DataFrame:
-        """Publish. Returns the rows of the windows that `changed` names (None: of all)."""
+    ) -> None:
+        """Publish. `checked` compares the written rows of the windows that `changed` names (None: of all)."""
         began = time.monotonic()
         pending = self.catalog.write(dataset, rows, self._inputs_of[dataset.name], carried, staged or {})
-        run = pending.publish(checked(pending.read(self.spark, changed)))
+        compared = [] if checked is None else checked(pending.read(self.spark, changed))
+        run = pending.publish([*found, *compared])
         self._runs[dataset.name] = run
         seconds = time.monotonic() - began
         self._progress(f"{dataset.name:15} {run.rows:8} rows  run {run.run_id[:8]}  {seconds:5.1f} s")
-        return self.catalog.read(self.spark, dataset, run.manifest, changed)
+
+    def _written(self, dataset: DataSet, windows: Collection[str] | None = None) -> DataFrame:
+        """The published rows of these windows (None: of all). Spark looks at each file, so name few."""
+        return self.catalog.read(self.spark, dataset, self._runs[dataset.name].manifest, windows)
 
 
 def names_of(dataset: DataSet, rows: DataFrame) -> set[str]:

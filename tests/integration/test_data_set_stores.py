@@ -213,6 +213,9 @@ def test_old_runs_go_and_the_newest_and_the_current_one_stay(store: DataSetStore
     left = [run for run in runs if store.manifest(SET, run) is not None]
     assert len(left) in (2, 3) and runs[0] in left, "of runs of one second it is open which are the newest"
     assert all(is_whole(store, run) for run in left)
+    store.remove_old_runs(SET, current=runs[0], kept=0, pinned=left[-1:])
+    assert [run for run in runs if store.manifest(SET, run) is not None] == [runs[0], left[-1]]
+    assert is_whole(store, left[-1])
 
 
 def _is_over(second: int) -> bool:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_usage import bronze, records_read
-from spark_usage.bronze import Entry
+from spark_usage.sink_log import Entry
 
 MB = 2**20
 
@@ -26,7 +26,9 @@ MB = 2**20
 def test_tasks_have_files_that_follow_each_other_and_each_file_is_in_one(
     sizes: list[int], tasks: int
 ) -> None:
-    files = [Entry(path=f"{at:03}", size=size, added=True) for at, size in enumerate(sizes)]
+    files = [
+        Entry(path=f"{at:03}", size=size, added=True, written_ms=0, line=b"") for at, size in enumerate(sizes)
+    ]
     found = records_read.tasks_of(files, 2)
     assert [path for paths in found for path in paths] == [entry.path for entry in files]
     assert len(found) == tasks and all(found)

@@ -116,6 +116,7 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             output = process.communicate(timeout=PATIENCE_S)[0]
             assert process.returncode == 0, output
             assert beat()["state"] == "stopped"
+            assert beat()["bronze_files"] >= 2 and "failed_bronze_turns" not in beat()
             rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"time"')]
             assert "round" in [line["message"] for line in rounds]
             wait_until("all of its processes have ended", lambda: members(process.pid) == [])

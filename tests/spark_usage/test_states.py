@@ -210,7 +210,7 @@ def test_another_seal_of_a_segment_is_noticed_on_whatever_day_it_says_to_end(
     work = going_on(spark, tmp_path, datasets.SEAL, [sealed(1)])
     none = frame(spark, datasets.SEAL, [])
     next_one = sealed(2, base_offset=9)
-    kept, carried = work._seals(frame(spark, datasets.SEAL, [sealed(1, src_offset=5), next_one]), none)
+    kept, _, carried = work._seals(frame(spark, datasets.SEAL, [sealed(1, src_offset=5), next_one]), none)
     assert sorted((row["base_offset"], row["src_offset"]) for row in kept.collect()) == [(0, 0), (9, 0)]
     assert not carried
     for another in (sealed(2), sealed(1, other=1)):
