@@ -1,5 +1,5 @@
-"""Databases with every migration applied, made once and copied for whoever needs one: a process of Django that makes the
-tables, and a PostgreSQL's first start, take seconds of processor time, a copy next to none.
+"""Databases with every migration applied, made once and copied for whoever needs one: a process of Django that makes
+the tables, and a PostgreSQL's first start, take seconds of processor time, a copy next to none.
 
 They rest in `build/migrated`, for all workers of a run and for the runs after it, under a name made of whatever the
 migrations are: a changed one is applied from nothing. That a whole service makes its database from nothing is shown by
