@@ -1,7 +1,7 @@
 """What a purged tenant does not need any more: who may do what, its accounts, limits, budgets and tags, its place.
 
 Invoices are proven from usage, seals and cuts, and audit entries name keys and accounts by their ids. All of that stays
-(docs/decisions/0096).
+(docs/decisions/0094).
 """
 
 from django.db import transaction
