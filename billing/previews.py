@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from billing import price_actions, tax_actions
+from billing import price_actions, tax_actions, voids
 from billing.models import BillingEntry, Invoice
 from penstock.contract import documents
 from penstock.contract.errors import NotFound
@@ -81,13 +81,14 @@ def last_periods(
     count: int = 1,
     now: datetime,
 ) -> list[Preview]:
-    """The newest issued invoices, at most `count`, oldest first, in one code path with real invoices.
+    """The newest issued invoices that were not taken back, at most `count`, oldest first, in one code path with real
+    ones.
 
     Without a book or terms each has its own. Given terms are as they would be for a period that begins `now`, with all
     of each grant at the first of these periods. Raises `NotFound` without an issued invoice.
     """
     newest = (
-        Invoice.objects.filter(tenant=tenant, status=Invoice.Status.ISSUED)
+        voids.without_void(Invoice.objects.filter(tenant=tenant, status=Invoice.Status.ISSUED))
         .select_related("cut", "price_book", "tenant")
         .prefetch_related("lines")
         .order_by("-cut__period_end")[:count]

@@ -10,7 +10,7 @@ from datetime import datetime
 from django.db.models import Case, OuterRef, Subquery, When
 from django.db.models.lookups import Exact
 
-from billing import previews
+from billing import previews, voids
 from billing.models import Invoice
 from penstock.rules import rating
 from tenants.models import Tenant
@@ -76,10 +76,9 @@ class WhatIfOfAll:
 
 
 def what_if_of_all(book: rating.PriceBook, now: datetime) -> WhatIfOfAll:
-    """Each tenant keeps its own terms. Nothing is changed."""
-    newest = Invoice.objects.filter(tenant=OuterRef("pk"), status=Invoice.Status.ISSUED).order_by(
-        "-cut__period_end"
-    )
+    """Each tenant keeps its own terms, and its last invoice that was not taken back counts. Nothing is changed."""
+    issued = voids.without_void(Invoice.objects.filter(status=Invoice.Status.ISSUED))
+    newest = issued.filter(tenant=OuterRef("pk")).order_by("-cut__period_end")
     tenants = Tenant.objects.annotate(
         last_micro=Subquery(newest.values("total_micro")[:1]),
         apart=Case(

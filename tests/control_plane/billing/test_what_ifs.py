@@ -5,8 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from billing import price_actions, what_ifs
+from billing import previews, price_actions, what_ifs
 from billing.models import Invoice, PriceBook
+from payments import actions as payment_actions
+from penstock.contract.errors import NotFound
 from penstock.rules import rating
 from tenants.roles import Standing
 from tests.control_plane.billing.world import STANDARD_1, TESTER, Part, World
@@ -75,6 +77,16 @@ def test_the_greatest_invoices_are_rated_and_the_rest_is_counted(
     monkeypatch.setattr(what_ifs, "TENANTS_MAX", 1)
     found = what_ifs.what_if_of_all(rating.PriceBook.read(STANDARD_1), datetime.now(UTC))
     assert ([one.tenant.name for one in found.tenants], found.left_out) == (["large"], 1)
+
+
+def test_an_invoice_that_was_taken_back_is_compared_with_nothing(billed: tuple[int, int]) -> None:
+    large = Invoice.objects.get(tenant__name="large")
+    payment_actions.open_receivable(large)
+    payment_actions.void(TESTER, large, reason="sent to the wrong company")
+    found = what_ifs.what_if_of_all(rating.PriceBook.read(STANDARD_1), datetime.now(UTC))
+    assert [one.tenant.name for one in found.tenants] == ["small"]
+    with pytest.raises(NotFound, match="no period was invoiced yet"):
+        previews.last_periods(large.tenant, now=datetime.now(UTC))
 
 
 def test_rest_is_for_operators_and_names_a_published_book(billed: tuple[int, int]) -> None:
