@@ -37,6 +37,8 @@ _ANSWERS_BYTES = 512 * limits.KIB
 _ANSWERS_STEP = 200
 _SLOWED_MS = 5
 """Between two looks at what catches up while there is no capacity for it."""
+METERED_BEATS = 10
+"""Beats of the marks until what is metered goes out without a push."""
 _STAMPS_PER_PUSH_MAX = 1_024
 """Batches of one partition in one frame: what a follower takes over in one turn of its event loop."""
 
@@ -101,6 +103,9 @@ class FollowerStream:
         """Handles whose marks the last beat found moved; they go out without batches."""
         self._beat: asyncio.TimerHandle | None = None
         """The next beat; None while no marks have moved."""
+        self._metered: dict[int, None] = {}
+        """Handles of which more was metered or sealed since they were pushed."""
+        self._metered_beat: asyncio.TimerHandle | None = None
 
     async def serve(self) -> None:
         """Until the follower is gone. Raises `ConnectionLost`, `FrameError`, `CallFailed`."""
@@ -198,6 +203,7 @@ class FollowerStream:
         self._by_replica[replica] = handle
         replica.on_append[self] = self._appended
         replica.on_marks[self] = self._marks_moved
+        replica.on_metered[self] = self._more_metered
         replica.on_role[self] = self._role_changed
         self._ready[handle] = None
         self._marks_moved(replica)
@@ -210,10 +216,12 @@ class FollowerStream:
         self._window -= pushed.window
         self._ready.pop(handle, None)
         self._moved.pop(handle, None)
+        self._metered.pop(handle, None)
         replica = pushed.replica
         self._by_replica.pop(replica, None)
         replica.on_append.pop(self, None)
         replica.on_marks.pop(self, None)
+        replica.on_metered.pop(self, None)
         replica.on_role.pop(self, None)
         if replica.leading is pushed.leading:
             pushed.leading.follower_gone(self._broker)
@@ -277,6 +285,22 @@ class FollowerStream:
         self._beat = None
         self._untold.update(self._moved)
         self._moved.clear()
+        if self._untold:
+            self._wake.set()
+
+    def _more_metered(self, replica: Replica) -> None:
+        """Told like the marks, but later: what is metered is written to, so its next push is near. A leader that knows
+        less reads again what was read.
+        """
+        self._metered[self._by_replica[replica]] = None
+        if self._metered_beat is None:
+            beat_s = METERED_BEATS * self._config.timings.watermark_beat_ms / 1000
+            self._metered_beat = asyncio.get_running_loop().call_later(beat_s, self._on_metered_beat)
+
+    def _on_metered_beat(self) -> None:
+        self._metered_beat = None
+        self._untold.update(self._metered)
+        self._metered.clear()
         if self._untold:
             self._wake.set()
 
@@ -407,6 +431,7 @@ class FollowerStream:
         log = pushed.replica.log
         pushed.reported = _marks(pushed.replica)
         self._moved.pop(pushed.handle, None)
+        self._metered.pop(pushed.handle, None)
         push = head.pushes.add(
             handle=pushed.handle,
             leader_epoch=pushed.leading.leader_epoch,

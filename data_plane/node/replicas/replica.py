@@ -89,7 +89,9 @@ class Replica:
         self.on_append: dict[object, Listener] = {}
         self.on_marks: dict[object, Listener] = {}
         """Notified when something that a leader tells its followers beside batches has moved: the high watermark, the
-        log's start, what is metered and sealed."""
+        log's start."""
+        self.on_metered: dict[object, Listener] = {}
+        """Notified when more of it is metered or sealed, which they are told too."""
         self.on_commit: dict[object, Listener] = {}
         self.on_role: dict[object, Listener] = {}
         self._at_rest: list[asyncio.Future[None]] = []
@@ -114,13 +116,13 @@ class Replica:
         if log_generation == self.log.usage.log_generation and end_offset >= self.metered_offset:
             self.metered_generation, self.metered_offset = log_generation, end_offset
             self.log.usage.forget_minute_marks(end_offset)
-            self._tell(self.on_marks)
+            self._tell(self.on_metered)
 
     def note_sealed(self, end_offset: int) -> None:
         """Seals up to `end_offset` are in `__usage`."""
         if end_offset > self.sealed_offset:
             self.sealed_offset = end_offset
-            self._tell(self.on_marks)
+            self._tell(self.on_metered)
 
     def in_generation(self, log_generation: int) -> None:
         """What the metadata says. In a new generation everything is metered and sealed again, as far as it was not

@@ -97,7 +97,7 @@ def test_readings_of_a_cut_fill_a_record_with_their_rows_by_minute() -> None:
     mark = replica.log.usage.mark()
     assert mark is not None
     assert len(mark.minute_rows) == 1, "two rows a reading"
-    replica.on_marks["test"] = lambda told: noted.append((told.metered_generation, told.metered_offset))
+    replica.on_metered["test"] = lambda told: noted.append((told.metered_generation, told.metered_offset))
     readings = [(replica, DueReading(ReadingKind.CUT, mark))] * (ROWS_MAX // 2 + 1)
     with Usage(Still()) as usage:
         usage.run(metering_of(usage, Still()).write_cut(readings, "cut_1", 9))

@@ -13,7 +13,12 @@ from data_plane.metadata.port import KeyValue
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Caller, Clock, ConnectionLost
 from data_plane.node.replicas.catch_up import CatchUp
-from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
+from data_plane.node.replicas.follower_stream import (
+    HOLD_OFF_MS,
+    METERED_BEATS,
+    SMALL_WINDOW_BYTES,
+    FollowerStream,
+)
 from data_plane.node.replicas.loads import PartitionLoads
 from data_plane.node.replicas.replica import Listener, LookAtInSync, Replica
 from data_plane.node.stats import NodeStats
@@ -181,7 +186,9 @@ def led(
     return replica
 
 
-def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> FollowerStream:
+def stream_of(
+    wire: Wire, replica: Replica, clock: StillClock | None = None, config: NodeConfig = CONFIG
+) -> FollowerStream:
     image = ClusterImage()
     live = broker_records.LiveRecord(incarnation="i", directory_id="d").encode()
     image.load([KeyValue(broker_records.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
@@ -191,7 +198,7 @@ def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> 
         identity=Identity(cluster_id="c", role=Role.BROKER, broker_id=FOLLOWER),
     )
     return FollowerStream(
-        caller, wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(),
+        caller, wire, config, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(),
         catch_up=CatchUp(0, StillClock(), NodeStats()),
         begin_turn=lambda: Turn(clock or StillClock(), SimRng(1, Chances(1))),
     )  # fmt: skip
@@ -297,11 +304,12 @@ def test_a_leader_looks_at_a_set_that_others_made_smaller_until_it_is_whole() ->
 class Pushing:
     """A leader that pushes to a follower which says what it holds when it is told to."""
 
-    def __init__(self, body_bytes: int = 40) -> None:
+    def __init__(self, body_bytes: int = 40, beat_ms: int = CONFIG.timings.watermark_beat_ms) -> None:
         self.broker = Miniature(tail_bytes=1 << 22)
         self.replica = led(self.broker)
         self.wire, self.clock = Wire(), StillClock()
         self._body_bytes = body_bytes
+        self._config = replace(CONFIG, timings=replace(CONFIG.timings, watermark_beat_ms=beat_ms))
 
     def produce(self) -> None:
         """One batch of one record."""
@@ -315,7 +323,9 @@ class Pushing:
 
     def run(self, story: Callable[[], Awaitable[None]]) -> None:
         async def whole() -> None:
-            serving = asyncio.create_task(stream_of(self.wire, self.replica, self.clock).serve())
+            serving = asyncio.create_task(
+                stream_of(self.wire, self.replica, self.clock, self._config).serve()
+            )
             self.wire.open(1)
             assert not (await self.wire.answer()).error
             await story()
@@ -394,8 +404,8 @@ def _told(push: pb.ReplicaPush) -> tuple[int, int, int, int]:
     return push.high_watermark, push.log_start_offset, push.metered_offset, push.sealed_offset
 
 
-def test_each_mark_that_moves_without_a_batch_goes_out_on_the_next_beat() -> None:
-    pushing = Pushing()
+def test_each_mark_that_moves_without_a_batch_goes_out_on_a_beat() -> None:
+    pushing = Pushing(beat_ms=20)
 
     async def story() -> None:
         wire, replica = pushing.wire, pushing.replica
@@ -416,6 +426,30 @@ def test_each_mark_that_moves_without_a_batch_goes_out_on_the_next_beat() -> Non
         assert _told(await wire.marks()) == (1, 1, 1, 1)
         replica.in_generation(2)
         assert _told(await wire.marks()) == (1, 1, 0, 0)
+
+    pushing.run(story)
+
+
+def test_what_is_metered_rides_on_the_marks_before_its_own_beat() -> None:
+    beat_ms = 20
+    pushing = Pushing(beat_ms=beat_ms)
+
+    async def story() -> None:
+        wire, replica = pushing.wire, pushing.replica
+        replica.in_generation(1)
+        assert _told(await wire.marks()) == (0, 0, 0, 0)
+        pushing.produce()
+        assert await wire.pushed() == [(1, 0)]
+        wire.held(1, 1)
+        pushing.broker.commit(raise_watermark=False)
+        replica.became_durable()
+        replica.note_metered(1, 1)
+        await asyncio.sleep(3 * beat_ms / 1_000)
+        assert wire.sent.empty(), "it waits for a push to ride on"
+        held_by_other(replica, 1)
+        assert _told(await wire.marks()) == (1, 0, 1, 0)
+        await asyncio.sleep((METERED_BEATS + 3) * beat_ms / 1_000)
+        assert wire.sent.empty(), "it is not told twice"
 
     pushing.run(story)
 
