@@ -93,7 +93,7 @@ def fold(
     catalog = Catalog(folder, store, number) if catalog is None else catalog
     base = None if again else find_base(catalog, ends)
     if base is None or not source.follows(base.inputs.get("bronze")):
-        base = find_ground(catalog, source.expired)
+        base = find_ground(catalog, source.expired, ends)
     work = _Fold(spark, catalog, source, ends, progress, base)
     runs = None if again else work.known()
     recomputed = runs is None
@@ -103,7 +103,7 @@ def fold(
         except Irregular as reason:
             log.warning("all of bronze is folded again", extra={"reason": str(reason)})
             source.follows(None)
-            ground = find_ground(catalog, source.expired)
+            ground = find_ground(catalog, source.expired, ends)
             work = _Fold(spark, catalog, source, ends, progress, ground)
             runs = work.compute()
     for dataset in datasets.EVERY:

@@ -240,7 +240,7 @@ def test_there_is_nothing_to_do_before_the_first_entry_with_all_before_it(stream
     stream.grow(1, batches=9)
     assert compact(stream.data, read_log(stream.data).end, TODAY) == Compacted()
     with pytest.raises(ValueError, match="no entry with all before it yet"):
-        replace(stream.data, [])
+        replace(stream.data, read_log(stream.data), [])
 
 
 def test_random_streams_and_turns_keep_every_record(tmp_path: Path) -> None:
