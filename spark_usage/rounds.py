@@ -106,8 +106,7 @@ def fold(
             ground = find_ground(catalog, source.expired, ends)
             work = _Fold(spark, catalog, source, ends, progress, ground)
             runs = work.compute()
-    for dataset in datasets.EVERY:
-        catalog.forget_old_runs(dataset.name)
+    forget_old_runs(catalog, source.expired)
     catalog.forget_fetched()
     return Round(
         offsets=ends,
@@ -118,6 +117,15 @@ def fold(
         rejected=runs["rejected"].rows,
         missing=evidence.named(work.holes),
     )
+
+
+def forget_old_runs(catalog: Catalog, expired: int) -> None:
+    """Of all data sets; none while bronze has expired (`expired` of its files) onto a ground that nothing names now."""
+    if expired and not catalog.pinned():
+        log.warning("no old run is removed: ground.json is not there; restore it from a backup")
+        return
+    for dataset in datasets.EVERY:
+        catalog.forget_old_runs(dataset.name)
 
 
 class _Fold(Windowed):

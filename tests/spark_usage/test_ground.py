@@ -14,7 +14,7 @@ from spark_usage.configuration import BrokersConfiguration, Configuration
 from spark_usage.expiry import Expired, due, expire
 from spark_usage.manifest import EXPIRED, Catalog
 from spark_usage.pipeline import Pipeline
-from spark_usage.rounds import Round
+from spark_usage.rounds import Round, forget_old_runs
 from spark_usage.sink_log import Changed, read_log
 from spark_usage.states import Unrepeatable, find_ground
 from tests.spark_usage.sink import day_of
@@ -67,6 +67,25 @@ def test_a_ground_of_another_usage_topic_is_refused(tmp_path: Path) -> None:
     catalog = pinned(tmp_path, {"0": 7, "1": 2}, expired=5)
     with pytest.raises(Unrepeatable, match=r"covers __usage up to \{'0': 7\}, which ends before that now"):
         find_ground(catalog, 5, {"0": 6, "1": 2})
+
+
+def test_old_runs_stay_while_nothing_says_which_of_them_are_the_ground(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = pinned(tmp_path, {"0": 7}, expired=5)
+    for number in range(5):
+        grounded(catalog, {"0": 8 + number}, f"later-{number}")
+    ground = (tmp_path / "ground.json").read_bytes()
+    (tmp_path / "ground.json").unlink()
+    forget_old_runs(catalog, 5)
+    assert catalog.manifest("usage_day", "r") is not None
+    assert [record.getMessage()[:25] for record in caplog.records] == ["no old run is removed: gr"]
+    (tmp_path / "ground.json").write_bytes(ground)
+    forget_old_runs(catalog, 5)
+    assert catalog.manifest("usage_day", "r") is not None, "it is pinned"
+    (tmp_path / "ground.json").unlink()
+    forget_old_runs(catalog, 0)
+    assert catalog.manifest("usage_day", "r") is None
 
 
 # -- what expires ---------------------------------------------------------------------------------------------
@@ -160,6 +179,19 @@ def test_a_large_file_expires_by_the_day_on_which_it_was_written(
     assert done.files == 5 and folds.ends == {"0": 27, "1": 27}
     assert len(folds.read) == 10, "any of those that stay may have records below"
     assert {entry.day for entry in read_log(stream.data).settled} == {day_of(2)}
+
+
+def test_a_ground_goes_up_to_the_last_record_though_its_day_is_not_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker whose clock is behind appended after one whose clock is right."""
+    folds = Folds(monkeypatch)
+    stream = Stream(tmp_path / bronze.NAME, partitions=1)
+    for day, older in (*((1, 0),) * 5, *((2, 2),) * 5):
+        stream.batch(day, older=older)
+    compact(stream.data, read_log(stream.data).end, day_of(10))
+    assert expired(stream, day_of(2)).through == day_of(1).isoformat()
+    assert folds.ends == {"0": 28}
 
 
 # -- two runners ----------------------------------------------------------------------------------------------
