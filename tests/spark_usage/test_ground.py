@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from daemon.data_set_store import FolderStore
-from spark_usage import bronze, compaction, datasets, expiry, pipeline, sink_log
+from penstock.contract.errors import ConfigurationError
+from spark_usage import bronze, compaction, configuration, datasets, expiry, pipeline, sink_log
 from spark_usage.compaction import compact, rewrite
 from spark_usage.configuration import BrokersConfiguration, Configuration
 from spark_usage.expiry import Expired, due, expire
@@ -284,3 +285,20 @@ def test_one_clock_that_is_ahead_expires_nothing(
     monkeypatch.setattr(worker, "_spark", object())
     assert worker.tidy(lambda: True) is not None
     assert asked == ([] if wanted is None else [wanted])
+
+
+@pytest.mark.parametrize(("days", "taken"), [(61, False), (0, False), (62, True), (None, True)])
+def test_an_open_month_cannot_be_let_expire(tmp_path: Path, days: int | None, taken: bool) -> None:
+    file = tmp_path / "config.json"
+    given = {
+        "brokers": {"bootstrap": ["127.0.0.1:9"]},
+        "usage_key_file": "key",
+        "datasets": str(tmp_path),
+        "bronze_days": days,
+    }
+    file.write_text(json.dumps(given))
+    if taken:
+        assert configuration.read(file).bronze_days == days
+    else:
+        with pytest.raises(ConfigurationError, match="bronze_days"):
+            configuration.read(file)
