@@ -1,10 +1,12 @@
 """Which ground a fold begins from, what expires next, and by which clock: without Spark."""
 
 import json
+import time
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from daemon.data_set_store import FolderStore
@@ -18,7 +20,7 @@ from spark_usage.pipeline import Pipeline
 from spark_usage.rounds import Round, forget_old_runs
 from spark_usage.sink_log import Changed, read_log
 from spark_usage.states import Unrepeatable, find_ground
-from tests.spark_usage.sink import day_of
+from tests.spark_usage.sink import DAY_MS, day_of
 from tests.spark_usage.test_compaction import Stream, rows_in
 
 
@@ -285,6 +287,21 @@ def test_one_clock_that_is_ahead_expires_nothing(
     monkeypatch.setattr(worker, "_spark", object())
     assert worker.tidy(lambda: True) is not None
     assert asked == ([] if wanted is None else [wanted])
+
+
+def test_a_record_of_the_future_is_of_the_day_on_which_it_is_read() -> None:
+    """Else it would be the oldest that bronze keeps, and compaction would wait for its day."""
+    now_ms = time.time_ns() // 1_000_000
+    stamps = {-1: day_of(0), 5 * DAY_MS: day_of(5), now_ms + 900 * DAY_MS: None}
+    given = [
+        {"src_partition": 0, "src_offset": at, "timestamp_ms": stamp, "value": b""}
+        for at, stamp in enumerate(stamps)
+    ]
+    (found,) = bronze._with_heads(iter([pa.RecordBatch.from_pylist(given)]))
+    days = found.column("ingest_date").to_pylist()
+    today = [day_of(now_ms // DAY_MS + more) for more in (0, 1)]
+    assert [day for day, wanted in zip(days, stamps.values(), strict=True) if day != (wanted or day)] == []
+    assert days[2] in today
 
 
 @pytest.mark.parametrize(("days", "taken"), [(61, False), (0, False), (62, True), (None, True)])
