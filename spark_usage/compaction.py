@@ -69,7 +69,8 @@ def compact(
 ) -> Compacted:
     """A turn in the folder `data` of bronze. `read`: what the last whole round has read, so that it still knows its
     place; `day`: the present one, whose files stay; `allowed` is asked right before the log changes. No round and no
-    stream may run. Raises `OSError`, and `CheckFailed` when the merged files would not have the same records.
+    stream may run. Raises `OSError`, `sink_log.Changed`, and `CheckFailed` when the merged files would not have the
+    same records.
     """
     log = read_log(data)
     since = log.since(read)
@@ -101,7 +102,7 @@ def rewrite(
     data: Path, log: SinkLog, settled: Sequence[Entry], *, gone: Sequence[Entry], more: int, expired: int
 ) -> None:
     """Let the log name these durable files, which stand for so many fresh files `more` than before, and no longer those
-    that are `gone`, which are removed later. Raises `OSError`.
+    that are `gone`, which are removed later. Raises `OSError`, and `sink_log.Changed` when the log is not `log` now.
     """
     file = data / head_name(len(settled), log.mark.after(log.fresh[:more]), expired)
     _durably(file, SCHEMA.empty_table())
@@ -109,7 +110,7 @@ def rewrite(
     for entry in (*gone, *(() if log.head is None else (log.head,))):
         # Its time without a name begins now.
         os.utime(entry.path)
-    replace(data, [entry_of(file), *settled, *log.fresh[more : log.replaceable]])
+    replace(data, log, [entry_of(file), *settled, *log.fresh[more : log.replaceable]])
 
 
 def _ready(log: SinkLog, unread: int, day: date) -> Sequence[Entry]:

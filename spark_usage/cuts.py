@@ -48,6 +48,8 @@ def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
     the point where its period begins (null = the log's start); `rejected`, it has a reading that cannot be used
     when `mark` is null; `known`, the newest point.
     """
+    # What is seen was made of the readings: with columns of the same ids Spark may refuse to join both.
+    readings = readings.select(*(F.col(f"`{name}`").alias(name) for name in readings.columns))
     good = seen.where((F.col("view") == F.col("log_generation")) & ~F.col("below"))
     point = F.struct("log_generation", "end_offset", "totals").alias("point")
     usable = good.select(*POINT, "totals", point)

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from daemon.data_set_store import DataSetStore
 from spark_usage import bronze, datasets
 from spark_usage.compaction import rewrite
-from spark_usage.manifest import Catalog
+from spark_usage.manifest import EXPIRED, Catalog
 from spark_usage.records_read import below
 from spark_usage.rounds import fold
-from spark_usage.sink_log import Entry, SinkLog, read_log
+from spark_usage.sink_log import Entry, SinkLog, check_same, read_log
 from spark_usage.states import find_ground
 
 BYTES_A_TURN = 256 << 20
@@ -70,7 +70,7 @@ def expire(
     allowed: Callable[[], bool] = lambda: True,
 ) -> Expired:
     """A turn: the oldest days before `first_kept`. Only what is settled expires, so that compaction comes first. Raises
-    as `rounds.fold`, and `OSError`.
+    as `rounds.fold`, and `OSError` and `sink_log.Changed`.
     """
     data = bronze.BronzeFolders(folder).data
     log = read_log(data)
@@ -86,9 +86,13 @@ def expire(
     done = fold(spark, folder, again=True, rows=rows, offsets=ends, catalog=catalog)
     if not allowed():
         return Expired(waiting=True)
-    catalog.pin({dataset.name: catalog.made[dataset.name] for dataset in datasets.EVERY})
+    # An older ground than that of another runner would lose what expired onto it.
+    check_same(data, log)
+    expired = log.expired + len(some)
+    runs = {dataset.name: catalog.made[dataset.name] for dataset in datasets.EVERY}
+    catalog.pin(runs | {EXPIRED: str(expired)})
     stay = [one for one in log.settled if one not in some]
-    rewrite(data, log, stay, gone=some, more=0, expired=log.expired + len(some))
+    rewrite(data, log, stay, gone=some, more=0, expired=expired)
     return Expired(
         files=len(some),
         through=some[-1].day.isoformat(),

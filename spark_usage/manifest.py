@@ -36,6 +36,8 @@ _PENDING = ".pending-"
 _PENDING_OF = re.compile(r"\.pending-(\d+)-")
 _FETCHED = ".fetched"
 _PINNED = "ground.json"
+EXPIRED = "expired"
+"""In `ground.json` beside the names of data sets: how many files of bronze have expired onto it."""
 _BATCH_ROWS = 10_000
 _WINDOW = "_window"
 """The column that rows are put into windows by."""
@@ -120,7 +122,7 @@ class Catalog:
                 self.make_current(dataset.name, json.loads(current)["run_id"])
 
     def pinned(self) -> dict[str, str]:
-        """Data set -> run that is kept as the ground of later rounds: bronze before it has expired."""
+        """Data set -> run that is kept as the ground of later rounds: bronze before it has expired. And `EXPIRED`."""
         try:
             content = (self.folder / _PINNED).read_bytes()
         except FileNotFoundError:
@@ -130,7 +132,7 @@ class Catalog:
         return {str(name): str(run) for name, run in json.loads(content).items()}
 
     def pin(self, runs: Mapping[str, str]) -> None:
-        """Keep these runs, of each data set one, instead of those before; durable."""
+        """Keep these runs, of each data set one, instead of those before; with `EXPIRED`. Durable."""
         write_durably(self.folder / _PINNED, _json(runs))
         sync_folder(self.folder)
 

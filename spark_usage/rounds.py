@@ -93,7 +93,7 @@ def fold(
     catalog = Catalog(folder, store, number) if catalog is None else catalog
     base = None if again else find_base(catalog, ends)
     if base is None or not source.follows(base.inputs.get("bronze")):
-        base = find_ground(catalog, source.expired)
+        base = find_ground(catalog, source.expired, ends)
     work = _Fold(spark, catalog, source, ends, progress, base)
     runs = None if again else work.known()
     recomputed = runs is None
@@ -103,11 +103,10 @@ def fold(
         except Irregular as reason:
             log.warning("all of bronze is folded again", extra={"reason": str(reason)})
             source.follows(None)
-            ground = find_ground(catalog, source.expired)
+            ground = find_ground(catalog, source.expired, ends)
             work = _Fold(spark, catalog, source, ends, progress, ground)
             runs = work.compute()
-    for dataset in datasets.EVERY:
-        catalog.forget_old_runs(dataset.name)
+    forget_old_runs(catalog, source.expired)
     catalog.forget_fetched()
     return Round(
         offsets=ends,
@@ -118,6 +117,15 @@ def fold(
         rejected=runs["rejected"].rows,
         missing=evidence.named(work.holes),
     )
+
+
+def forget_old_runs(catalog: Catalog, expired: int) -> None:
+    """Of all data sets; none while bronze has expired (`expired` of its files) onto a ground that nothing names now."""
+    if expired and not catalog.pinned():
+        log.warning("no old run is removed: ground.json is not there; restore it from a backup")
+        return
+    for dataset in datasets.EVERY:
+        catalog.forget_old_runs(dataset.name)
 
 
 class _Fold(Windowed):

@@ -133,8 +133,10 @@ class SinkLog:
     """Settled files that were removed with their records."""
     fresh: tuple[Entry, ...]
     """As the stream wrote them, after `mark`."""
+    merged: int
+    """The number of the last entry with all before it, which `replace` replaces; -1 before the first."""
     replaceable: int
-    """So many of the fresh files stand in the entry that `replace` replaces."""
+    """So many of the fresh files stand in that entry."""
     newest: str
     """The name of the log's last entry; it is another after each batch."""
 
@@ -189,8 +191,8 @@ def read_log(data: Path) -> SinkLog:
     head = _HEAD.fullmatch(found[0].name) if found else None
     if head is None:
         return SinkLog(
-            head=None, settled=(), mark=Mark(), expired=0, fresh=tuple(found), replaceable=in_merged,
-            newest=newest,
+            head=None, settled=(), mark=Mark(), expired=0, fresh=tuple(found), merged=merged,
+            replaceable=in_merged, newest=newest,
         )  # fmt: skip
     settled, stand_for, expired = (int(head[at]) for at in (1, 2, 3))
     return SinkLog(
@@ -199,6 +201,7 @@ def read_log(data: Path) -> SinkLog:
         mark=Mark(files=stand_for, sha256=head[4]),
         expired=expired,
         fresh=tuple(found[1 + settled :]),
+        merged=merged,
         replaceable=max(0, in_merged - 1 - settled),
         newest=newest,
     )
@@ -214,19 +217,31 @@ def head_name(settled: int, mark: Mark, expired: int) -> str:
     return f"head-{settled}-{mark.files}-{expired}-{mark.sha256}.parquet"
 
 
-def replace(data: Path, entries: Sequence[Entry]) -> None:
-    """Let the log's entry with all before it name these files instead; the entries after it stay. No stream may run.
-    Durable, and at once for every reader. The files must be durable. Raises `OSError`.
+class Changed(Exception):
+    """The log is not what it was when it was read: another runner has worked meanwhile. Nothing was replaced."""
+
+
+def replace(data: Path, log: SinkLog, entries: Sequence[Entry]) -> None:
+    """Let the entry of this `log` with all before it name these files instead; the entries after it stay. No stream may
+    run. Durable, and at once for every reader. The files must be durable. Raises `OSError` and `Changed`.
+
+    A runner that is paused here while another one works changes no newer entry: it would lose what that names.
     """
     folder = data / FOLDER
-    number = _last_merged(_files(folder))
-    if number < 0:
+    if log.merged < 0:
         raise ValueError(f"{folder}: no entry with all before it yet")
-    name = f"{number}{_MERGED}"
+    check_same(data, log)
+    name = f"{log.merged}{_MERGED}"
     # A checksum of the old content would make Spark refuse the new one; without one it asks for none.
     (folder / f".{name}.crc").unlink(missing_ok=True)
     write_durably(folder / name, b"\n".join([_VERSION, *(entry.line for entry in entries)]))
     sync_folder(folder)
+
+
+def check_same(data: Path, log: SinkLog) -> None:
+    """Raises `Changed`."""
+    if read_log(data) != log:
+        raise Changed(f"{data / FOLDER}: another runner has changed it")
 
 
 def sync_folder(folder: Path) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from data_plane.contract.usage_pb2 import CUT, FINAL, GENERATION_START, PERIODIC
 from spark_usage import datasets
 from spark_usage.leaderships import RETAINED
-from spark_usage.manifest import Catalog, code_version
+from spark_usage.manifest import EXPIRED, Catalog, code_version
 from spark_usage.readings import PARTITION, POINT
 
 _ORDER = ("totals", "rows", "accepted_ms", "tenant", "topic", "principal_rows")
@@ -69,9 +69,10 @@ class Unrepeatable(Exception):
     """Bronze before a ground has expired, and the ground is not there or does not fit. Nothing was published."""
 
 
-def find_ground(catalog: Catalog, expired: int) -> Base | None:
+def find_ground(catalog: Catalog, expired: int, ends: Mapping[str, int] | None = None) -> Base | None:
     """What a fold of all of bronze begins from: the runs that were pinned when bronze before them expired, whichever
-    version of the code made them. None when nothing has expired; `expired` counts files of bronze that have.
+    version of the code made them. None when nothing has expired; `expired` counts files of bronze that have, `ends` is
+    what a round is to cover (None: what the ground does).
 
     Raises `Unrepeatable` and `StoreUnavailable`.
     """
@@ -83,6 +84,12 @@ def find_ground(catalog: Catalog, expired: int) -> Base | None:
                 "what was before cannot be folded again; restore the file from a backup"
             )
         return None
+    if int(pinned.get(EXPIRED, expired)) < expired:
+        # Of a backup, or of a runner that was paused: what expired since would be neither in it nor in bronze.
+        raise Unrepeatable(
+            f"{catalog.folder / 'ground.json'} stands for {pinned[EXPIRED]} files of bronze, and {expired} have "
+            "expired: restore the file and the data sets from a newer backup"
+        )
     manifests: dict[str, Mapping[str, Any]] = {}
     for dataset in datasets.EVERY:
         manifest = catalog.manifest(dataset.name, pinned.get(dataset.name, ""))
@@ -98,7 +105,17 @@ def find_ground(catalog: Catalog, expired: int) -> Base | None:
                 "has expired: go back to the version before"
             )
         manifests[dataset.name] = manifest
-    return Base(manifests=manifests, inputs=manifests[datasets.BOOT.name]["inputs"], lowest=True)
+    found = Base(manifests=manifests, inputs=manifests[datasets.BOOT.name]["inputs"], lowest=True)
+    beyond = (
+        {} if ends is None else {name: end for name, end in found.offsets.items() if end > ends.get(name, 0)}
+    )
+    if beyond:
+        # Of another `__usage`: its first records would pass for expired ones.
+        raise Unrepeatable(
+            f"{catalog.folder / 'ground.json'} covers __usage up to {beyond}, which ends before that now: the data "
+            "sets are of another __usage; keep them, and give this one a folder of its own"
+        )
+    return found
 
 
 def go_on(new: DataFrame, logs: DataFrame) -> DataFrame:

@@ -157,12 +157,44 @@ def test_what_brokers_write_is_read_without_protobuf(monkeypatch: pytest.MonkeyP
     assert {row["kind"] for row in found} == {"record", "reading", "delivered", "elapsed"}
 
 
-def test_rows_whose_sum_is_beyond_64_bits_are_damage() -> None:
-    many = [pb.PrincipalRow(minute=minute_of(AT_MS), principal=1, messages=2**55, bytes=1)] * 300
+@pytest.mark.parametrize(
+    ("each", "count"), [({"messages": 2**55}, 300), ({"bytes": 2**55}, 300), ({"messages": 2**48}, 2**15)]
+)
+def test_rows_whose_sum_is_beyond_64_bits_are_damage(each: dict[str, int], count: int) -> None:
+    many = [pb.PrincipalRow(minute=minute_of(AT_MS), principal=1, **each)] * count
     found = facts([(0, 0, record(readings=[reading(minute_rows=many)]).SerializeToString())])
     assert [row["reason"] for row in found if row["kind"] == "rejected"] == [
-        f"rows {300 * 2**55} is too large"
+        f"rows {count * sum(each.values())} is too large"
     ]
+
+
+def instead(old: bytes, new: bytes, **of: Any) -> bytes:
+    value = record(readings=[reading(**of)]).SerializeToString()
+    assert value.count(old) == 1 and len(old) == len(new)
+    return value.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (instead(b"tn_text", b"tn_te\xff\xfe", tenant="tn_text"), "not a usage record"),
+        (instead(b"a topic", b"a \xed\xa0\x80ic", topic="a topic"), "not a usage record"),
+        (instead(b"cut_text", b"cut_te\xc3(", kind=pb.CUT, cut_id="cut_text"), "not a usage record"),
+        (
+            instead(b"\xff" * 4 + b"\x07", b"\x80" * 4 + b"\x08", kind=2**31 - 1),
+            f"an unknown kind of reading: {-(2**31)}",
+        ),
+    ],
+    ids=["tenant", "topic", "cut_id", "kind"],
+)
+def test_texts_that_are_none_and_numbers_beyond_their_type_are_as_protobuf_has_them(
+    value: bytes, reason: str
+) -> None:
+    assert canonical_readings.split(value) is not None
+    whole = record(readings=[reading()]).SerializeToString()
+    found = by_place(facts([(0, 0, whole), (0, 1, value), (0, 2, whole)]))
+    assert [row["reason"] for row in found if row["kind"] == "rejected"] == [reason]
+    assert [row["src_offset"] for row in found if row["kind"] == "reading"] == [0, 2]
 
 
 def test_a_record_that_ends_too_early_does_not_go_on_in_the_next_one() -> None:

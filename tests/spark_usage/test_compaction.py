@@ -135,6 +135,14 @@ def test_what_no_round_has_read_and_the_present_day_stay_as_they_are(stream: Str
     assert compact(stream.data, Mark(files=3, sha256="0" * 64), TODAY).merged == 0, "of another bronze"
 
 
+def test_files_behind_one_of_the_present_day_wait_though_a_clock_was_set_back(stream: Stream) -> None:
+    for day in (1, 1, 1, 10, 1, 1, 1, 1, 1, 1):
+        stream.batch(day)
+    turns(stream, read_log(stream.data).end)
+    log = read_log(stream.data)
+    assert log.mark.files == 3 and len(log.fresh) == 7
+
+
 def test_records_go_to_the_file_of_their_own_day_and_large_files_stay(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +248,7 @@ def test_there_is_nothing_to_do_before_the_first_entry_with_all_before_it(stream
     stream.grow(1, batches=9)
     assert compact(stream.data, read_log(stream.data).end, TODAY) == Compacted()
     with pytest.raises(ValueError, match="no entry with all before it yet"):
-        replace(stream.data, [])
+        replace(stream.data, read_log(stream.data), [])
 
 
 def test_random_streams_and_turns_keep_every_record(tmp_path: Path) -> None:

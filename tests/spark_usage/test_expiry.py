@@ -1,7 +1,6 @@
 """After bronze has expired everything that counts is as it was, also when it is folded again or by another version."""
 
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -12,10 +11,9 @@ from penstock.rules.timestamps import DAY_MS
 from spark_usage import bronze, expiry
 from spark_usage.compaction import compact
 from spark_usage.expiry import Expired, expire
-from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round, fold
 from spark_usage.sink_log import Mark, read_log
-from spark_usage.states import Unrepeatable, find_ground
+from spark_usage.states import Unrepeatable
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.random_logs import arrivals, random_log
 from tests.spark_usage.records import DAY, Stored, Writer, reading
@@ -149,17 +147,3 @@ def test_what_is_folded_after_an_expiry_has_the_digests_of_all_of_it(
 
 def _killed(*given: object, **named: object) -> None:
     raise Killed
-
-
-def test_a_ground_with_other_columns_is_refused_by_name(tmp_path: Path) -> None:
-    catalog = Catalog(tmp_path)
-    assert find_ground(catalog, 0) is None
-    pending = tmp_path / "rejected" / ".pending-0-x"
-    pending.mkdir(parents=True)
-    manifest = b'{"files": [], "schema": [{"name": "old", "type": "string"}], "run_id": "r"}'
-    catalog.store.publish("rejected", "r", pending, manifest)
-    catalog.pin({"rejected": "r"})
-    with pytest.raises(
-        Unrepeatable, match="rejected: the pinned run has other columns than this version writes"
-    ):
-        find_ground(catalog, 3)
