@@ -131,6 +131,18 @@ def remove(actor: Actor, tenant: Tenant, public_id: str) -> Tenant:
         return tenants.touch_tenant(actor, locked)
 
 
+def remove_all(actor: Actor, tenant: Tenant) -> None:
+    """For a tenant that is purged: those of service accounts that have ended too, which no one can restore any more."""
+    with transaction.atomic():
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        rows = list(Budget.objects.filter(tenant=locked).select_related("account").order_by("pk"))
+        for row in rows:
+            _record(actor, locked, "budget.remove", row, described(row), None)
+            row.delete()
+        if rows:
+            tenants.touch_tenant(actor, locked)
+
+
 def _units(row: Budget, prices: UnitRates | None, used: Mapping[str, int]) -> int:
     """Of the budget, as brokers count; rounded up, and no more than it may say."""
     if prices is not None:
