@@ -4,17 +4,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from billing.budget_usage import used_since
 from billing.expected_costs import expected_month
-from billing.models import UsageDay
+from billing.models import Cut, Invoice, PriceBook, UsageDay
 from billing.price_actions import publish_first_price_book
 from billing.unit_rates import unit_rates
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
 from control_plane.mail.models import Mail
 from control_plane.topics import actions as topics
+from payments.models import Receivable
 from penstock.contract.errors import InvalidRequest, LimitExceeded
 from penstock.rules.budgets import STOP_GROWTH
 from quotas import budget_actions, budget_queries, growth
@@ -120,6 +123,44 @@ def test_a_ceiling_is_looked_at_in_its_turn_and_of_its_own_tenant_alone(house: H
     assert look(1, NOW + timedelta(minutes=6)) == 1
 
 
+def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:
+    ceiling(house)
+    other = make_house("other")
+    ceiling(other)
+    asked: list[Tenant] = []
+
+    def expect(tenant: Tenant, now: datetime) -> Expected:
+        asked.append(tenant)
+        if tenant == house.tenant:
+            raise RuntimeError("a fault")
+        return Expected(cost_micro=AMOUNT, currency="USD")
+
+    for minutes in (0, 1):
+        growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=minutes))
+    assert growth.refusal(other.tenant, "it") is not None
+    assert asked == [house.tenant, other.tenant], "the first of all is not asked again before its turn"
+
+
+def test_growth_stays_stopped_while_a_part_of_the_month_is_not_known(house: House) -> None:
+    ceiling(house)
+    assert look(AMOUNT) == 1
+    known = Expected(cost_micro=1, currency="USD", is_whole=False)
+    assert growth.look(lambda tenant, now: known, lambda tenant: 1, NOW + timedelta(minutes=6)) == 0
+    assert look(1, NOW + timedelta(minutes=12)) == 1
+
+
+def test_the_tenant_is_locked_before_its_ceiling(house: House) -> None:
+    row = ceiling(house)
+    with CaptureQueriesContext(connection) as made:
+        look(AMOUNT)
+    found = [one["sql"] for one in made.captured_queries]
+    locked = next(
+        at for at, sql in enumerate(found) if "FOR NO KEY UPDATE" in sql and "tenants_tenant" in sql
+    )
+    read = [at for at, sql in enumerate(found) if sql.startswith("SELECT") and 'FROM "quotas_budget"' in sql]
+    assert read[1] > locked > read[0], f"{row.name} is read again under the lock"
+
+
 @pytest.mark.parametrize(
     "more", [{"measure": "bytes"}, {"period": "day"}, {"topic": "orders"}, {"slow_bytes_per_s": 5}]
 )
@@ -132,7 +173,26 @@ def test_what_is_expected_is_the_forecast_and_its_low_end_without_enough_days(ho
     expected = expected_month(house.tenant, NOW)
     assert expected is not None and expected.currency == "USD"
     before = expected.cost_micro
+    assert expected.is_whole
     day = {"tenant": house.tenant, "topic_id": "0" * 32, "topic": "orders", "day": NOW.date()}
     UsageDay.objects.create(**day, meter="bytes_in", quantity=10**15)
     after = expected_month(house.tenant, NOW)
     assert after is not None and after.cost_micro > before + 1_000_000
+    bounds = {"period_start": NOW - timedelta(minutes=1), "period_end": NOW + timedelta(days=1)}
+    cut = Cut.objects.create(tenant=house.tenant, **bounds)
+    draft = Invoice.objects.create(
+        tenant=house.tenant, number=1, cut=cut, price_book=PriceBook.objects.get(), public_id="inv_1"
+    )
+    closed = expected_month(house.tenant, NOW)
+    assert closed is not None and not closed.is_whole
+    issued = {"status": "issued", "issued_at": NOW, "total_micro": 7_000_000}
+    Invoice.objects.filter(pk=draft.pk).update(**issued)
+    invoiced = expected_month(house.tenant, NOW)
+    assert invoiced is not None and invoiced.is_whole
+    assert invoiced.cost_micro == closed.cost_micro + 7_000_000
+    of = {"tenant": house.tenant, "invoice": draft, "currency": "USD", "total_micro": 7_000_000}
+    Receivable.objects.create(
+        **of, public_id="rc_1", state="void", due_at=NOW, closed_at=NOW, voided_micro=7_000_000
+    )
+    void = expected_month(house.tenant, NOW)
+    assert void is not None and void.cost_micro == closed.cost_micro and void.is_whole
