@@ -136,7 +136,7 @@ class ProduceStream:
             sender.cancel()
             if self._releaser is not None:
                 self._releaser.cancel()
-            self._batch_turns.leave()
+            self._batch_turns.leave(self._clock.monotonic_ms())
 
     async def _take(self, frame: bytes) -> None:
         arrived_ms = self._clock.monotonic_ms()

@@ -136,6 +136,28 @@ def test_without_acknowledgements_a_slowed_topic_is_delayed_and_never_refused() 
     run(story())
 
 
+def test_what_a_stream_that_ends_had_waiting_delays_no_one_else() -> None:
+    async def story() -> None:
+        own, tenants = Pace(100 * SIZE), Pace(100 * SIZE)
+        for paces in ((slowed_to(SIZE), None, None), (None, tenants, None), (None, tenants, own)):
+            gone, other = Sent(*paces), Sent(*paces)
+            other.send(0, SLOWED)
+            for number in range(10_000):
+                gone.send(number, SLOWED, acks=0)
+            other.send(1, SLOWED)
+            assert other.stream._results[-1].error == ErrorCode.THROTTLED, "there is no end to what waits"
+            gone.end()
+            gone.stream._batch_turns.leave(gone.broker.monotonic_ms())
+            assert gone.stream._batch_turns.move(gone.broker.monotonic_ms()) is None
+            await asyncio.sleep(1.1)
+            other.send(2, SLOWED)
+            await asyncio.sleep(1.1)
+            assert other.answers() == [0, 2], paces
+            other.end()
+
+    run(story())
+
+
 def test_a_batch_passes_its_topics_pace_then_its_principals_and_its_tenants() -> None:
     async def story() -> None:
         own, tenants = Pace(2 * SIZE), Pace(2 * SIZE)
