@@ -2,7 +2,11 @@
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from data_plane.metadata.model import TopicRecord
 from data_plane.node.leasing.pacing import PRODUCE_RATE
@@ -15,7 +19,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
-from tests.unit.authz.setup import ACME
+from tests.unit.authz.setup import ACME, GLOBEX
 from tests.unit.node.serving.test_produce_stream import Slow, stream_of
 
 SIZE = 1_000
@@ -132,6 +136,20 @@ def test_without_acknowledgements_a_slowed_topic_is_delayed_and_never_refused() 
         await asyncio.sleep(11.0)
         assert sent.stream._granted == 1_000 * SIZE, "all of them have passed, and given their credit back"
         sent.end()
+
+    run(story())
+
+
+def test_what_is_refused_anyway_takes_nothing_of_its_topics_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        sent, pace, there = Sent(None), slowed_to(SIZE), record("slowed")
+        find = SimpleNamespace(topic=there)
+        monkeypatch.setattr(sent.stream, "_topic_paces", lambda topic: [pace])
+        monkeypatch.setattr(sent.stream, "_find", lambda where: find)
+        wanted = pb.ProduceBatch(id=1, topic_id=SLOWED, partition=0, size=SIZE)
+        assert sent.stream._topic_of(wanted) == [pace]
+        for find.topic in (replace(there, binned=True), replace(there, tenant=GLOBEX)):
+            assert not sent.stream._topic_of(wanted)
 
     run(story())
 
