@@ -1,6 +1,8 @@
 """Ceilings of cost: what grows by itself stops while a month is expected to cost more, and goes on afterwards."""
 
+from dataclasses import fields
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from billing import expected_costs
 from billing.budget_usage import used_since
 from billing.expected_costs import expected_month
 from billing.models import Cut, Invoice, PriceBook, UsageDay
@@ -15,7 +18,10 @@ from billing.price_actions import publish_first_price_book
 from billing.unit_rates import unit_rates
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
+from control_plane.brokers import client as brokers
+from control_plane.brokers.view import TenantSeen
 from control_plane.mail.models import Mail
+from control_plane.reconciliation import deliverers, reconcile
 from control_plane.topics import actions as topics
 from payments.models import Receivable
 from penstock.contract.errors import InvalidRequest, LimitExceeded
@@ -121,6 +127,68 @@ def test_a_ceiling_is_looked_at_in_its_turn_and_of_its_own_tenant_alone(house: H
     assert growth.refusal(other.tenant, "it") is None
     assert look(1, NOW + timedelta(minutes=1)) == 0, "not again so soon"
     assert look(1, NOW + timedelta(minutes=6)) == 1
+
+
+def test_of_two_ceilings_the_lower_holds_and_removing_one_leaves_the_other(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    client = SimpleNamespace(put_tenant=lambda name, **asked_for: asked.append(asked_for))
+    monkeypatch.setattr(brokers, "client", lambda: client)
+
+    def on_brokers() -> int:
+        row = Tenant.objects.get(pk=house.tenant.pk)
+        deliverers._put_tenant(row)
+        found = asked[-1]["storage_bytes_max"]
+        same = {one.name: asked[-1][one.name] for one in fields(TenantSeen) if one.name in asked[-1]}
+        seen = TenantSeen(tenant=row.public_id, **{**same, "storage_bytes_max": found + 1})
+        kept_max = growth.kept_max_by_tenant().get(row.pk)
+        differs = reconcile._tenant_difference(row, seen, reconcile.LATER_QUOTAS_FROM_LEVEL, "", "", kept_max)
+        assert differs == f"storage_bytes_max is {found + 1} on the brokers, {found} is wanted"
+        return int(found)
+
+    limit = on_brokers()
+    row = ceiling(house)
+    assert look(AMOUNT, kept=10**8) == 1
+    lower = ceiling(house, name="less", amount=AMOUNT // 2)
+    assert look(AMOUNT, kept=10**7) == 1
+    assert "'less'" in str(growth.refusal(house.tenant, "it"))
+    assert on_brokers() == 10**7 + growth.MORE_BYTES_MIN
+    budget_actions.remove(ACTOR, house.tenant, lower.public_id)
+    assert "'most'" in str(growth.refusal(house.tenant, "it"))
+    assert on_brokers() == 10**8 + growth.MORE_BYTES_MIN
+    budget_actions.remove(ACTOR, house.tenant, row.public_id)
+    assert growth.refusal(house.tenant, "it") is None and on_brokers() == limit
+
+
+def test_what_grows_is_what_costs_more_for_good() -> None:
+    before = {"retention_ms": 10, "retention_bytes": 10, "replication": 2}
+    for changed, grows in (
+        ({"retention_ms": 11}, "retention_ms"),
+        ({"retention_ms": -1}, "retention_ms"),
+        ({"retention_bytes": 11}, "retention_bytes"),
+        ({"retention_bytes": -1}, "retention_bytes"),
+        ({"replication": 3}, "replication"),
+        ({"retention_ms": 9, "retention_bytes": 9, "replication": 1}, ""),
+    ):
+        assert growth.grows(before, {**before, **changed}) == grows, changed
+    unlimited = {**before, "retention_ms": -1, "retention_bytes": -1}
+    assert growth.grows(unlimited, before) == growth.grows(unlimited, unlimited) == ""
+
+
+def test_a_forecast_without_enough_days_counts_with_its_low_end(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = SimpleNamespace(
+        book=SimpleNamespace(currency="USD"),
+        low=SimpleNamespace(total_micro=1),
+        expected=SimpleNamespace(total_micro=2),
+    )
+    for is_tested, micro in ((False, 1), (True, 2)):
+        found = SimpleNamespace(cost=cost, is_tested=is_tested)
+        monkeypatch.setattr(expected_costs, "month_forecast", lambda tenant, now, found=found: found)
+        expected = expected_month(house.tenant, NOW)
+        assert expected is not None and expected.cost_micro == micro
 
 
 def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:
