@@ -264,3 +264,13 @@ def test_what_is_parked_is_due_once_its_topic_is_slowed_no_more_and_forgotten_wh
     reader.reads.closed(2)
     assert reader.reads.wait_ms() is None and not any(lines)
     reader.reads.leave()
+
+
+def test_one_who_leaves_waits_in_no_line_and_the_slowest_topic_still_passes_a_batch() -> None:
+    reader = Reader(slowed=slowed_to(1))
+    slowed = record("slowed")
+    assert reader.reads.readable(1, slowed, 1_000) == 1, "which means one batch"
+    reader.reads.read("slowed", SIZE)
+    assert reader.reads.readable(1, slowed, 1_000) == 0 and len(reader.paces["slowed"].line) == 1
+    reader.reads.leave()
+    assert len(reader.paces["slowed"].line) == 0 and reader.reads.wait_ms() is None
