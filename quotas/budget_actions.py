@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
@@ -89,9 +88,11 @@ def create(
         )
         _check(row)
         queries.check_count(locked, 1)
-        first = moment_of(period_at(period, time_ms(timezone.now()))[0]).date()
-        row.used_before = _units(row, prices, used_since(locked, first, topic, account))
         row.save()
+        # Of the period that it was made in, which may have begun a moment ago.
+        first = moment_of(period_at(period, time_ms(row.created_at))[0]).date()
+        row.used_before = _units(row, prices, used_since(locked, first, topic, account))
+        row.save(update_fields=["used_before"])
         _record(actor, locked, "budget.create", row, None, described(row))
         return tenants.touch_tenant(actor, locked), row
 
