@@ -60,7 +60,7 @@ def _is_due(row: Budget, use: BudgetUseSeen) -> bool:
 
 def _say(seen: Budget, use: BudgetUseSeen, rates: Rates) -> bool:
     with transaction.atomic():
-        # Before its objects, as whoever changes a budget.
+        # Before its objects, as all who change a budget do.
         tenant = Tenant.objects.select_for_update(no_key=True).get(pk=seen.tenant_id)
         row = Budget.objects.filter(pk=seen.pk).first()
         if row is None or tenant.closed_at is not None or not _is_due(row, use):

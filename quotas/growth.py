@@ -145,8 +145,8 @@ def _clears(row: Budget, expected_micro: int) -> bool:
 
 def _note(seen: Budget, expected: Expected | None, kept_bytes: int | None, now: datetime) -> bool:
     with transaction.atomic():
-        # Before its objects, as whoever changes a budget: else each could wait for the other, and what one has read the
-        # other would write over.
+        # Before its objects, as all who change a budget do: else each could wait for the other, and what one has read
+        # the other would write over.
         tenant = Tenant.objects.select_for_update(no_key=True).get(pk=seen.tenant_id)
         row = Budget.objects.filter(pk=seen.pk).first()
         if row is None or row.policy != STOP_GROWTH or tenant.closed_at is not None:

@@ -215,7 +215,7 @@ def _void_differences(
 ) -> Iterator[str]:
     """What counts as void was void at the report. Reports that were posted before void invoices were left out counted
     them, in the tenant's favour; what became void after a report counts in it. So only a month that is not posted must
-    leave out each void one. Those in `given_back` are void to whoever pays, and still charge what prepaid credit paid.
+    leave out each void one. Those in `given_back` are void to those who pay, and still charge what prepaid credit paid.
     """
     for one in document.invoices:
         since = void_at.get(one.id)
