@@ -110,8 +110,6 @@ def check_service_level(
     wrong += _chain_differences(document.tenant, chain)
     posted = shown.get("provisional") is False
     wrong += _invoice_differences(document, chain, own, posted=posted)
-    if posted and posted_at is None:
-        wrong.append("posted_at: missing: a month that is posted says when")
     given_back = {one.id for one in own if _is_credited_in_whole(one, chain)}
     wrong += _void_differences(document, void_at, posted_at, given_back, posted=posted)
     level = document.level
@@ -221,6 +219,8 @@ def _void_differences(
         since = void_at.get(one.id)
         if one.void is True and since is None:
             yield f"invoice {one.id} counts as void, and is not"
+        elif one.void is True and posted and posted_at is None:
+            yield f"invoice {one.id} counts as void, and posted_at does not say that it was before the report"
         elif one.void is True and since is not None and posted_at is not None and since > posted_at:
             yield f"invoice {one.id} counts as void, and became it after the report"
         elif since is not None and not posted and one.counted_micro and one.id not in given_back:
