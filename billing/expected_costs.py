@@ -4,26 +4,28 @@ from datetime import UTC, datetime
 
 from django.db.models import Sum
 
-from billing.models import Invoice
+from billing.models import Cut, Invoice
 from billing.month_forecasts import month_forecast
+from billing.voids import without_void
 from quotas.growth import Expected
 from tenants.models import Tenant
 
 
 def expected_month(tenant: Tenant, now: datetime) -> Expected | None:
-    """What the forecast expects of the running period and, where a period was closed within the month, its invoice. A
-    forecast that does not stand on enough days yet counts with its low end. None: there are no prices.
+    """What the forecast expects of the running period and, where a period was closed within the month, its invoice,
+    unless that was taken back; until it is issued not all is known. A forecast that does not stand on enough days yet
+    counts with its low end. None: there are no prices.
     """
     found = month_forecast(tenant, now)
     if found.cost is None:
         return None
     now = now.astimezone(UTC)
-    invoiced = Invoice.objects.filter(
-        tenant=tenant,
-        cut__period_end__gt=datetime(now.year, now.month, 1, tzinfo=UTC),
-        total_micro__isnull=False,
-    ).aggregate(total=Sum("total_micro"))["total"]
+    closed = Cut.objects.filter(tenant=tenant, period_end__gt=datetime(now.year, now.month, 1, tzinfo=UTC))
+    invoices = Invoice.objects.filter(cut__in=closed, total_micro__isnull=False)
+    invoiced = without_void(invoices).aggregate(total=Sum("total_micro"))["total"]
     priced = found.cost.expected if found.is_tested else found.cost.low
     return Expected(
-        cost_micro=max(0, priced.total_micro) + max(0, invoiced or 0), currency=found.cost.book.currency
+        cost_micro=max(0, priced.total_micro) + max(0, invoiced or 0),
+        currency=found.cost.book.currency,
+        is_whole=invoices.count() == closed.count(),
     )

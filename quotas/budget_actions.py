@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
@@ -89,9 +88,11 @@ def create(
         )
         _check(row)
         queries.check_count(locked, 1)
-        first = moment_of(period_at(period, time_ms(timezone.now()))[0]).date()
-        row.used_before = _units(row, prices, used_since(locked, first, topic, account))
         row.save()
+        # Of the period that it was made in, which may have begun a moment ago.
+        first = moment_of(period_at(period, time_ms(row.created_at))[0]).date()
+        row.used_before = _units(row, prices, used_since(locked, first, topic, account))
+        row.save(update_fields=["used_before"])
         _record(actor, locked, "budget.create", row, None, described(row))
         return tenants.touch_tenant(actor, locked), row
 
@@ -129,6 +130,18 @@ def remove(actor: Actor, tenant: Tenant, public_id: str) -> Tenant:
         _record(actor, locked, "budget.remove", row, described(row), None)
         row.delete()
         return tenants.touch_tenant(actor, locked)
+
+
+def remove_all(actor: Actor, tenant: Tenant) -> None:
+    """For a tenant that is purged: those of service accounts that have ended too, which no one can restore any more."""
+    with transaction.atomic():
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        rows = list(Budget.objects.filter(tenant=locked).select_related("account").order_by("pk"))
+        for row in rows:
+            _record(actor, locked, "budget.remove", row, described(row), None)
+            row.delete()
+        if rows:
+            tenants.touch_tenant(actor, locked)
 
 
 def _units(row: Budget, prices: UnitRates | None, used: Mapping[str, int]) -> int:

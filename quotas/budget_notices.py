@@ -35,7 +35,7 @@ def note(rows: Iterable[Budget], seen: Mapping[tuple[str, str], BudgetUseSeen], 
     for row in rows:
         use = seen.get((row.tenant.public_id, row.public_id))
         if use is not None and _is_due(row, use):
-            written += _say(row.pk, use, rates)
+            written += _say(row, use, rates)
     return written
 
 
@@ -58,16 +58,14 @@ def _is_due(row: Budget, use: BudgetUseSeen) -> bool:
     return reached(row, use.used, spent=use.spent) > said
 
 
-def _say(pk: int, use: BudgetUseSeen, rates: Rates) -> bool:
+def _say(seen: Budget, use: BudgetUseSeen, rates: Rates) -> bool:
     with transaction.atomic():
-        row = (
-            Budget.objects.select_for_update(of=("self",), no_key=True)
-            .select_related("tenant")
-            .filter(pk=pk)
-            .first()
-        )
-        if row is None or row.tenant.closed_at is not None or not _is_due(row, use):
+        # Before its objects, as all who change a budget do.
+        tenant = Tenant.objects.select_for_update(no_key=True).get(pk=seen.tenant_id)
+        row = Budget.objects.filter(pk=seen.pk).first()
+        if row is None or tenant.closed_at is not None or not _is_due(row, use):
             return False  # another worker was first, or it was changed
+        row.tenant = tenant
         row.noted_period_ms, row.noted_percent, row.noted_used = (
             use.began_ms,
             reached(row, use.used, spent=use.spent),

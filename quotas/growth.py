@@ -7,6 +7,7 @@ and longer retention are refused, and the brokers let what the tenant keeps grow
 there goes on as before.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -40,6 +41,7 @@ MORE_PART = 20
 MORE_BYTES_MIN = 64 << 20
 MAIL_KIND = "ceiling"
 ACTOR = system("budgets")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class Expected:
 
     cost_micro: int
     currency: str
+    is_whole: bool = True
+    """False: a part of the month costs something that is not known yet, so more is to be expected."""
 
 
 Expect = Callable[[Tenant, datetime], Expected | None]
@@ -66,11 +70,16 @@ def look(expect: Expect, kept: Kept, now: datetime) -> int:
     )
     changed = 0
     for row in due[:LOOKS_MAX]:
-        expected = expect(row.tenant, now)
-        kept_bytes = None
-        if expected is not None and not is_stopped(row) and expected.cost_micro >= row.amount:
-            kept_bytes = kept(row.tenant)
-        changed += _note(row.pk, expected, kept_bytes, now)
+        try:
+            expected = expect(row.tenant, now)
+            kept_bytes = None
+            if expected is not None and not is_stopped(row) and expected.cost_micro >= row.amount:
+                kept_bytes = kept(row.tenant)
+            changed += _note(row, expected, kept_bytes, now)
+        except Exception:
+            # A fault of the service with one tenant. The others must not wait for it, nor what comes after this.
+            _log.exception("a ceiling was not looked at", extra={"budget": row.public_id})
+            Budget.objects.filter(pk=row.pk).update(forecast_at=now)
     return changed
 
 
@@ -134,23 +143,22 @@ def _clears(row: Budget, expected_micro: int) -> bool:
     return expected_micro * 100 < row.amount * CLEARS_PERCENT
 
 
-def _note(pk: int, expected: Expected | None, kept_bytes: int | None, now: datetime) -> bool:
+def _note(seen: Budget, expected: Expected | None, kept_bytes: int | None, now: datetime) -> bool:
     with transaction.atomic():
-        row = (
-            Budget.objects.select_for_update(of=("self",), no_key=True)
-            .select_related("tenant")
-            .filter(pk=pk)
-            .first()
-        )
-        if row is None or row.policy != STOP_GROWTH:
+        # Before its objects, as all who change a budget do: else each could wait for the other, and what one has read
+        # the other would write over.
+        tenant = Tenant.objects.select_for_update(no_key=True).get(pk=seen.tenant_id)
+        row = Budget.objects.filter(pk=seen.pk).first()
+        if row is None or row.policy != STOP_GROWTH or tenant.closed_at is not None:
             return False  # it was changed meanwhile
+        row.tenant = tenant
         row.forecast_at, before = now, is_stopped(row)
         row.forecast_micro = None if expected is None else expected.cost_micro
         if expected is not None and not before and expected.cost_micro >= row.amount:
             row.growth_stopped_at = now
             if kept_bytes is not None:
                 row.kept_bytes_max = max(kept_bytes + kept_bytes // MORE_PART, kept_bytes + MORE_BYTES_MIN)
-        elif before and (expected is None or _clears(row, expected.cost_micro)):
+        elif before and (expected is None or (expected.is_whole and _clears(row, expected.cost_micro))):
             row.growth_stopped_at = row.kept_bytes_max = None
         row.save(update_fields=["forecast_at", "forecast_micro", "growth_stopped_at", "kept_bytes_max"])
         if is_stopped(row) == before:

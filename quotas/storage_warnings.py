@@ -18,6 +18,7 @@ from control_plane.brokers.view import NearStorageSeen, StorageUseSeen
 from control_plane.mail import actions as mails
 from control_plane.mail.letter import Letter
 from penstock.rules.nearness import NEAR_PERCENT, is_near
+from quotas import growth
 from quotas.models import StorageWarning
 from tenants.models import Tenant
 from tenants.organisations.queries import owners_of
@@ -60,13 +61,20 @@ def _warn(use: StorageUseSeen) -> bool:
         mark = _mark(use)
         if tenant is None:
             return False
+        is_stopped = tenant.pk in growth.kept_max_by_tenant(tenant)
+        if is_stopped and mark == NEAR:
+            return False  # as soon as a ceiling of cost stops growth, which was said
         row = StorageWarning.objects.filter(tenant=tenant).first()
         if row is not None and row.percent >= mark:
             return False  # another worker was first
         StorageWarning.objects.update_or_create(
             tenant=tenant, defaults={"percent": mark, "warned_at": timezone.now()}
         )
-        letter = full(tenant.name, use) if mark == FULL else near(tenant.name, use)
+        letter = (
+            full(tenant.name, use, _STOPPED if is_stopped else _SPACE)
+            if mark == FULL
+            else near(tenant.name, use)
+        )
         for owner in owners_of(tenant):
             mails.put(owner.email, MAIL_KIND, letter)
     return True
@@ -77,6 +85,11 @@ def _warn(use: StorageUseSeen) -> bool:
 _SPACE = (
     "To free space, delete topics that are no longer needed (they count until they have left the recycle bin), give "
     "topics a shorter retention, or ask for a higher limit."
+)
+_STOPPED = (
+    "The limit is lower now because a ceiling of cost has stopped growth: it ends when less is expected, or once the "
+    "amount of that budget is raised. Else delete topics that are no longer needed (they count until they have left "
+    "the recycle bin), or give topics a shorter retention."
 )
 
 
@@ -99,8 +112,8 @@ def near(tenant: str, use: StorageUseSeen) -> Letter:
     )
 
 
-def full(tenant: str, use: StorageUseSeen) -> Letter:
-    """To an owner: the limit is reached."""
+def full(tenant: str, use: StorageUseSeen, space: str = _SPACE) -> Letter:
+    """To an owner: the limit is reached. `space`: how there may be more."""
     return Letter(
         subject=f"{tenant} has no storage left: new messages are refused",
         paragraphs=(
@@ -110,7 +123,7 @@ def full(tenant: str, use: StorageUseSeen) -> Letter:
             "application gets an error.",
             "What was stored stays, and can be read. Producing goes on by itself when it keeps at most 95 % of the "
             "limit.",
-            _SPACE,
+            space,
         ),
         link=_topics(tenant),
         link_says="Look at the topics",

@@ -12,7 +12,7 @@ from control_plane.access import list_actions
 from control_plane.access_reports import actions as access_reports
 from control_plane.audit.actor import Actor
 from control_plane.placement import cell_actions
-from quotas import budget_actions, budget_queries, partition_changes, storage_warnings
+from quotas import budget_actions, partition_changes, storage_warnings
 from quotas.account_actions import remove_account_limits
 from tenants import queries as tenants
 from tenants.models import Tenant
@@ -26,8 +26,7 @@ def forget(actor: Actor, tenant: Tenant) -> None:
         for account in list(tenants.service_accounts(tenant).order_by("pk")):
             list_actions.end_account(actor, tenant, account)
         remove_account_limits(actor, tenant, None)
-        for budget in list(budget_queries.budgets(tenant).order_by("pk")):
-            budget_actions.remove(actor, tenant, budget.public_id)
+        budget_actions.remove_all(actor, tenant)
         storage_warnings.forget(tenant)
         partition_changes.forget(tenant)
         cost_tags.forget(tenant)

@@ -147,6 +147,13 @@ class Pace:
         """Of what was let in as `entered` bytes there are `size`."""
         self.let_in += size - entered
 
+    def withdraw(self, position: int, size: int, now_ms: float) -> None:
+        """The batch that was let in at `position` never begins: if its turn has not come, what is behind it does not
+        wait for it. What is before it may pass earlier by as much, and no more passes in all."""
+        if self.wait_ms(position, now_ms) > 0:
+            self._passed += size
+            self._go_on(now_ms)
+
     def refuses_for_ms(self, now_ms: float) -> int:
         """Until a refused producer finds capacity again, if the rate stays as it is."""
         hoping_ms = _HOPE_MS if now_ms < self._hopes_until_ms else 0

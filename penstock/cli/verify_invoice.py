@@ -19,6 +19,7 @@ from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import rest_client, settings
 from penstock.cli.rest_documents import RestDocuments
+from penstock.contract.anchor_documents import is_day
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import profile_file
 from penstock.rest.client import RestClient
@@ -177,8 +178,13 @@ def _anchor(source: str, key: str | None, timeout: float) -> Anchor:
     parts = urlsplit(source)
     # What everyone may read takes no credential, and none may go to a server that only publishes.
     with RestClient(f"{parts.scheme}://{parts.netloc}") as rest:
-        found = rest.get(parts.path, timeout_s=timeout)
-    return read_anchor(json.dumps(found).encode(), source, key)
+        found = rest.get(f"{parts.path}?{parts.query}" if parts.query else parts.path, timeout_s=timeout)
+    anchor = read_anchor(json.dumps(found).encode(), source, key)
+    asked = parts.path.rpartition("/")[2]
+    if isinstance(anchor, DayAnchors) and is_day(asked) and anchor.day != asked:
+        # It may be a later one, made up since.
+        raise InvalidRequest(f"{source}: is of {anchor.day}, another day than was asked for")
+    return anchor
 
 
 def _online(invoice_id: str, timeout: float, proven: "_Proven") -> Report:

@@ -9,7 +9,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ from penstock.contract.anchor_documents import (
 )
 from penstock.contract.documents import ChainEntry, Ordinal, Sha256, document_sha256
 from penstock.contract.errors import ConfigurationError, InvalidRequest
-from penstock.rules.timestamps import time_ms
+from penstock.rules.timestamps import DAY_MS, time_ms
 from penstock.verification.commitments import ChainPoint
 
 
@@ -53,7 +53,8 @@ class DayAnchors:
     @property
     def end_ms(self) -> int:
         """The end of the day."""
-        return time_ms(datetime.fromisoformat(self.day).replace(tzinfo=UTC) + timedelta(days=1))
+        # The last day that there is has no day after it.
+        return time_ms(datetime.fromisoformat(self.day).replace(tzinfo=UTC)) + DAY_MS
 
     def newest(self, tenant: str, entries: Sequence[ChainEntry]) -> ChainEntry | None:
         """The entry of the tenant's chain that the document holds; None: it holds none of them."""

@@ -5,7 +5,7 @@ What brokers counted cannot be shown by the log: a request that failed is in no 
 client counted itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -110,7 +110,8 @@ def check_service_level(
     wrong += _chain_differences(document.tenant, chain)
     posted = shown.get("provisional") is False
     wrong += _invoice_differences(document, chain, own, posted=posted)
-    wrong += _void_differences(document, void_at, posted_at, posted=posted)
+    given_back = {one.id for one in own if _is_credited_in_whole(one, chain)}
+    wrong += _void_differences(document, void_at, posted_at, given_back, posted=posted)
     level = document.level
     if (level.name, level.version) not in KNOWN_LEVELS:
         missing.append(f"level {level.name} {level.version} is not one that is shipped: compare its tiers")
@@ -206,21 +207,30 @@ def _void_differences(
     document: ServiceLevelDocument,
     void_at: Mapping[str, datetime],
     posted_at: datetime | None,
+    given_back: Collection[str],
     *,
     posted: bool,
 ) -> Iterator[str]:
     """What counts as void was void at the report. Reports that were posted before void invoices were left out counted
     them, in the tenant's favour; what became void after a report counts in it. So only a month that is not posted must
-    leave out each void one.
+    leave out each void one. Those in `given_back` are void to those who pay, and still charge what prepaid credit paid.
     """
     for one in document.invoices:
         since = void_at.get(one.id)
         if one.void is True and since is None:
             yield f"invoice {one.id} counts as void, and is not"
+        elif one.void is True and posted and posted_at is None:
+            yield f"invoice {one.id} counts as void, and posted_at does not say that it was before the report"
         elif one.void is True and since is not None and posted_at is not None and since > posted_at:
             yield f"invoice {one.id} counts as void, and became it after the report"
-        elif since is not None and not posted and one.counted_micro:
+        elif since is not None and not posted and one.counted_micro and one.id not in given_back:
             yield f"invoice {one.id} is void, and counts"
+
+
+def _is_credited_in_whole(invoice: InvoiceDocument, chain: BillingChain) -> bool:
+    """Whether its credit notes give back all that was to be paid of it: it is void without being taken back."""
+    notes = [note for note in chain.credit_notes.values() if note.invoice.id == invoice.id]
+    return bool(notes) and sum(note.total_micro for note in notes) >= invoice.total_micro
 
 
 def _notes_counted(

@@ -1,6 +1,6 @@
 """Budgets of a tenant: made, changed and removed by those who may, sent to brokers, and said at thresholds."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -230,6 +230,24 @@ def test_use_is_shown_with_the_budget() -> None:
     assert queries.used_of(row, {}, NOW_MS) == 0
     assert queries.used_of(row, seen(row, 70), NOW_MS) == 70
     assert queries.used_of(row, seen(row, 70), ENDS_MS) == 0, "the record is of the period before"
+
+
+def test_a_budget_that_is_made_as_a_month_ends_counts_what_its_own_month_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tenant = make_tenant("acme")
+    end = datetime(2026, 11, 1, tzinfo=UTC)
+    times = iter([end - timedelta(microseconds=1)])
+    asked: list[date] = []
+    monkeypatch.setattr(timezone, "now", lambda: next(times, end))
+
+    def used(of: Tenant, first: date, *_: object) -> dict[str, int]:
+        asked.append(first)
+        return {"messages_in": 7}
+
+    row = actions.create(ACTOR, tenant, no_prices, used, **WANTED)[1]
+    assert asked == [row.created_at.date().replace(day=1)]
+    assert Budget.objects.get(pk=row.pk).used_before == 7
 
 
 def test_what_the_period_used_before_the_budget_was_made_counts() -> None:

@@ -1,20 +1,29 @@
 """Ceilings of cost: what grows by itself stops while a month is expected to cost more, and goes on afterwards."""
 
+from dataclasses import fields
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from billing import expected_costs
 from billing.budget_usage import used_since
 from billing.expected_costs import expected_month
-from billing.models import UsageDay
+from billing.models import Cut, Invoice, PriceBook, UsageDay
 from billing.price_actions import publish_first_price_book
 from billing.unit_rates import unit_rates
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
+from control_plane.brokers import client as brokers
+from control_plane.brokers.view import TenantSeen
 from control_plane.mail.models import Mail
+from control_plane.reconciliation import deliverers, reconcile
 from control_plane.topics import actions as topics
+from payments.models import Receivable
 from penstock.contract.errors import InvalidRequest, LimitExceeded
 from penstock.rules.budgets import STOP_GROWTH
 from quotas import budget_actions, budget_queries, growth
@@ -120,6 +129,106 @@ def test_a_ceiling_is_looked_at_in_its_turn_and_of_its_own_tenant_alone(house: H
     assert look(1, NOW + timedelta(minutes=6)) == 1
 
 
+def test_of_two_ceilings_the_lower_holds_and_removing_one_leaves_the_other(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    client = SimpleNamespace(put_tenant=lambda name, **asked_for: asked.append(asked_for))
+    monkeypatch.setattr(brokers, "client", lambda: client)
+
+    def on_brokers() -> int:
+        row = Tenant.objects.get(pk=house.tenant.pk)
+        deliverers._put_tenant(row)
+        found = asked[-1]["storage_bytes_max"]
+        same = {one.name: asked[-1][one.name] for one in fields(TenantSeen) if one.name in asked[-1]}
+        seen = TenantSeen(tenant=row.public_id, **{**same, "storage_bytes_max": found + 1})
+        kept_max = growth.kept_max_by_tenant().get(row.pk)
+        differs = reconcile._tenant_difference(row, seen, reconcile.LATER_QUOTAS_FROM_LEVEL, "", "", kept_max)
+        assert differs == f"storage_bytes_max is {found + 1} on the brokers, {found} is wanted"
+        return int(found)
+
+    limit = on_brokers()
+    row = ceiling(house)
+    assert look(AMOUNT, kept=10**8) == 1
+    lower = ceiling(house, name="less", amount=AMOUNT // 2)
+    assert look(AMOUNT, kept=10**7) == 1
+    assert "'less'" in str(growth.refusal(house.tenant, "it"))
+    assert on_brokers() == 10**7 + growth.MORE_BYTES_MIN
+    budget_actions.remove(ACTOR, house.tenant, lower.public_id)
+    assert "'most'" in str(growth.refusal(house.tenant, "it"))
+    assert on_brokers() == 10**8 + growth.MORE_BYTES_MIN
+    budget_actions.remove(ACTOR, house.tenant, row.public_id)
+    assert growth.refusal(house.tenant, "it") is None and on_brokers() == limit
+
+
+def test_what_grows_is_what_costs_more_for_good() -> None:
+    before = {"retention_ms": 10, "retention_bytes": 10, "replication": 2}
+    for changed, grows in (
+        ({"retention_ms": 11}, "retention_ms"),
+        ({"retention_ms": -1}, "retention_ms"),
+        ({"retention_bytes": 11}, "retention_bytes"),
+        ({"retention_bytes": -1}, "retention_bytes"),
+        ({"replication": 3}, "replication"),
+        ({"retention_ms": 9, "retention_bytes": 9, "replication": 1}, ""),
+    ):
+        assert growth.grows(before, {**before, **changed}) == grows, changed
+    unlimited = {**before, "retention_ms": -1, "retention_bytes": -1}
+    assert growth.grows(unlimited, before) == growth.grows(unlimited, unlimited) == ""
+
+
+def test_a_forecast_without_enough_days_counts_with_its_low_end(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = SimpleNamespace(
+        book=SimpleNamespace(currency="USD"),
+        low=SimpleNamespace(total_micro=1),
+        expected=SimpleNamespace(total_micro=2),
+    )
+    for is_tested, micro in ((False, 1), (True, 2)):
+        found = SimpleNamespace(cost=cost, is_tested=is_tested)
+        monkeypatch.setattr(expected_costs, "month_forecast", lambda tenant, now, found=found: found)
+        expected = expected_month(house.tenant, NOW)
+        assert expected is not None and expected.cost_micro == micro
+
+
+def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:
+    ceiling(house)
+    other = make_house("other")
+    ceiling(other)
+    asked: list[Tenant] = []
+
+    def expect(tenant: Tenant, now: datetime) -> Expected:
+        asked.append(tenant)
+        if tenant == house.tenant:
+            raise RuntimeError("a fault")
+        return Expected(cost_micro=AMOUNT, currency="USD")
+
+    for minutes in (0, 1):
+        growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=minutes))
+    assert growth.refusal(other.tenant, "it") is not None
+    assert asked == [house.tenant, other.tenant], "the first of all is not asked again before its turn"
+
+
+def test_growth_stays_stopped_while_a_part_of_the_month_is_not_known(house: House) -> None:
+    ceiling(house)
+    assert look(AMOUNT) == 1
+    known = Expected(cost_micro=1, currency="USD", is_whole=False)
+    assert growth.look(lambda tenant, now: known, lambda tenant: 1, NOW + timedelta(minutes=6)) == 0
+    assert look(1, NOW + timedelta(minutes=12)) == 1
+
+
+def test_the_tenant_is_locked_before_its_ceiling(house: House) -> None:
+    row = ceiling(house)
+    with CaptureQueriesContext(connection) as made:
+        look(AMOUNT)
+    found = [one["sql"] for one in made.captured_queries]
+    locked = next(
+        at for at, sql in enumerate(found) if "FOR NO KEY UPDATE" in sql and "tenants_tenant" in sql
+    )
+    read = [at for at, sql in enumerate(found) if sql.startswith("SELECT") and 'FROM "quotas_budget"' in sql]
+    assert read[1] > locked > read[0], f"{row.name} is read again under the lock"
+
+
 @pytest.mark.parametrize(
     "more", [{"measure": "bytes"}, {"period": "day"}, {"topic": "orders"}, {"slow_bytes_per_s": 5}]
 )
@@ -132,7 +241,26 @@ def test_what_is_expected_is_the_forecast_and_its_low_end_without_enough_days(ho
     expected = expected_month(house.tenant, NOW)
     assert expected is not None and expected.currency == "USD"
     before = expected.cost_micro
+    assert expected.is_whole
     day = {"tenant": house.tenant, "topic_id": "0" * 32, "topic": "orders", "day": NOW.date()}
     UsageDay.objects.create(**day, meter="bytes_in", quantity=10**15)
     after = expected_month(house.tenant, NOW)
     assert after is not None and after.cost_micro > before + 1_000_000
+    bounds = {"period_start": NOW - timedelta(minutes=1), "period_end": NOW + timedelta(days=1)}
+    cut = Cut.objects.create(tenant=house.tenant, **bounds)
+    draft = Invoice.objects.create(
+        tenant=house.tenant, number=1, cut=cut, price_book=PriceBook.objects.get(), public_id="inv_1"
+    )
+    closed = expected_month(house.tenant, NOW)
+    assert closed is not None and not closed.is_whole
+    issued = {"status": "issued", "issued_at": NOW, "total_micro": 7_000_000}
+    Invoice.objects.filter(pk=draft.pk).update(**issued)
+    invoiced = expected_month(house.tenant, NOW)
+    assert invoiced is not None and invoiced.is_whole
+    assert invoiced.cost_micro == closed.cost_micro + 7_000_000
+    of = {"tenant": house.tenant, "invoice": draft, "currency": "USD", "total_micro": 7_000_000}
+    Receivable.objects.create(
+        **of, public_id="rc_1", state="void", due_at=NOW, closed_at=NOW, voided_micro=7_000_000
+    )
+    void = expected_month(house.tenant, NOW)
+    assert void is not None and void.cost_micro == closed.cost_micro and void.is_whole

@@ -27,7 +27,7 @@ from control_plane.topics.models import Topic
 from control_plane.webhooks import actions as webhooks
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
-from quotas.models import PartitionChanges, StorageWarning
+from quotas.models import Budget, PartitionChanges, StorageWarning
 from tenants import actions as tenants
 from tenants import observed
 from tenants.closing import actions
@@ -246,8 +246,8 @@ STAYS = {
         "quotas.PlanChange", "quotas.Quota",
     },
     "is paid, and by whom": {
-        "payments.FormerPayer", "payments.Payment", "payments.Receivable", "payments.StripeCustomer",
-        "payments.TaxReport",
+        "payments.CustomerKey", "payments.FormerPayer", "payments.Payment", "payments.Receivable",
+        "payments.StripeCustomer", "payments.TaxReport",
     },
     "is named by usage and by the audit log, ended or deleted": {
         "tenants.ApiKey", "tenants.Invitation", "tenants.ServiceAccount", "topics.Topic",
@@ -286,6 +286,11 @@ def test_a_purge_leaves_what_proves_invoices_and_nothing_else(house: House) -> N
     )
     ReportMailRefusal.objects.create(tenant=tenant)
     AuditTopic.objects.create(tenant=tenant, key=audit_key, due_at=timezone.now())
+    for name, ended_at in (("works", None), ("ended before", timezone.now())):
+        account = ServiceAccount.objects.create(
+            tenant=tenant, public_id=f"sa_{name[0]}", name=name, ended_at=ended_at
+        )
+        Budget.objects.create(tenant=tenant, account=account, name=name, amount=1, thresholds=[])
     cell = Cell.objects.create(public_id="cell_1", name="left", brokers=[1])
     cell_actions.assign(tenant.public_id, cell)
     before = rows_of(tenant)

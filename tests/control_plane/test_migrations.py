@@ -18,6 +18,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.utils import load_backend
 
 from control_plane import config
+from control_plane.reconciliation.management.commands import migrate
 from tests import migrated
 
 IN_POSTGRESQL = {
@@ -176,6 +177,26 @@ def test_a_database_with_a_table_and_a_part_of_the_migrations_are_left_to_django
         call_command("migrate", verbosity=0, skip_checks=True)
         assert connection.introspection.table_names() == ["somebodys"]
         assert len(asked) == 8
+
+
+@pytest.mark.django_db
+def test_one_process_migrates_a_postgresql_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = connection.copy()
+    asked: list[bool] = []
+
+    def is_free(*_: object, **__: object) -> None:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_lock(%s), pg_advisory_unlock_all()", [migrate._LOCK])
+            asked.append(cursor.fetchone()[0])
+
+    monkeypatch.setattr(of_django.Command, "handle", is_free)
+    try:
+        for options in ({}, {"app_label": "outbox"}):
+            call_command("migrate", verbosity=0, skip_checks=True, **options)
+            is_free()
+    finally:
+        other.close()
+    assert asked == [False, True] * 2
 
 
 @pytest.mark.django_db

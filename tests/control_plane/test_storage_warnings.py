@@ -6,8 +6,9 @@ from control_plane.brokers import client
 from control_plane.brokers.view import KeyUseSeen, NearStorageSeen, StorageUseSeen
 from control_plane.mail.models import Mail
 from control_plane.reconciliation.tasks import note_key_use
+from penstock.rules.budgets import STOP_GROWTH
 from quotas import storage_warnings
-from quotas.models import StorageWarning
+from quotas.models import Budget, StorageWarning
 from tenants.models import Tenant
 from tests.control_plane.world import make_house
 
@@ -57,6 +58,19 @@ def test_what_a_new_controller_does_not_know_takes_no_warning_back(tenant: Tenan
     storage_warnings.note(None)
     assert says(tenant, 85) == []
     assert says(tenant, 100, whole=False) == [FULL], "it knows too little and never too much"
+
+
+def test_a_limit_that_a_ceiling_of_cost_has_lowered_is_said_to_be_one(tenant: Tenant) -> None:
+    row = Budget.objects.create(
+        tenant=tenant, name="most", amount=1, thresholds=[], policy=STOP_GROWTH, kept_bytes_max=100 * GB
+    )
+    assert says(tenant, 95) == [], "what is kept is near it from the beginning"
+    assert says(tenant, 100) == [FULL]
+    text = " ".join(Mail.objects.latest("pk").text.split())
+    assert "a ceiling of cost has stopped growth" in text and "ask for a higher limit" not in text
+    row.delete()
+    assert says(tenant, 70, 95, 100) == [NEAR.format(95), FULL]
+    assert "ask for a higher limit" in " ".join(Mail.objects.latest("pk").text.split())
 
 
 def test_closed_and_unknown_tenants_are_not_written_to(tenant: Tenant) -> None:

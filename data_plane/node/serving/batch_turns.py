@@ -140,10 +140,19 @@ class BatchTurns:
         """The batch whose turn `move` said to be now; None = one is to be taken on before."""
         return self._tenants.popleft().waiting if self._tenants else None
 
-    def leave(self) -> None:
-        """Nothing that waits will begin."""
-        while self._own:
-            self._own.popleft().waiting.arrive()
+    def leave(self, now_ms: float) -> None:
+        """Nothing that waits will begin. What other streams have in the same paces does not wait for it."""
+        for queue in self._topics.values():
+            for one in queue:
+                for pace, position in one.positions:
+                    pace.withdraw(position, one.waiting.size, now_ms)
+        for delayed in (*self._own, *self._tenants):
+            delayed.waiting.arrive()
+            if delayed.pace is not None:
+                delayed.pace.withdraw(delayed.position, delayed.waiting.size, now_ms)
+        self._topics.clear()
+        self._own.clear()
+        self._tenants.clear()
 
     def _after_topic(self, waiting: Waiting, now_ms: float, *, late: bool = False) -> bool:
         """It has passed its topic's paces; `late`: it waited there, so it begins as others that waited do, one in each

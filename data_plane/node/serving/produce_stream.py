@@ -136,7 +136,7 @@ class ProduceStream:
             sender.cancel()
             if self._releaser is not None:
                 self._releaser.cancel()
-            self._batch_turns.leave()
+            self._batch_turns.leave(self._clock.monotonic_ms())
 
     async def _take(self, frame: bytes) -> None:
         arrived_ms = self._clock.monotonic_ms()
@@ -198,11 +198,18 @@ class ProduceStream:
     # -- the tenant's produce rate -----------------------------------------------------------------------
 
     def _topic_of(self, wanted: pb.ProduceBatch) -> Sequence[Pace]:
-        """The paces by which budgets slow the batch's topic now."""
+        """The paces by which budgets slow the batch's topic now; none where it is refused anyway: it would take of what
+        others may send."""
         replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
         if replica is None or not replica.topic.metered or replica.topic.tenant != self._principal.tenant:
             return ()
-        return self._topic_paces(replica.topic.name)
+        paces = self._topic_paces(replica.topic.name)
+        if paces:
+            try:
+                self._gate.authorize(self._principal, Operation.PRODUCE, replica.topic)
+            except PenstockError:
+                return ()
+        return paces
 
     def _begin(self, waiting: Waiting, now_ms: float) -> None:
         """Its turn is now. What its tenant's rate delayed it is not ours: else as if it came now."""

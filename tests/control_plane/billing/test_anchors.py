@@ -80,6 +80,15 @@ def test_days_are_chained_by_one_key_and_no_leaf_is_of_two_days(world: World) ->
     assert published(2) is None, "no day before a published one"
 
 
+def test_the_order_of_leaves_says_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("acme", "beta"):
+        billed(world, name)
+    made = iter(("b" * 64, "a" * 64))
+    monkeypatch.setattr(anchor_actions, "leaf", lambda *of: next(made))
+    row = published()
+    assert row is not None and json.loads(row.content)["document"]["leaves"] == ["a" * 64, "b" * 64]
+
+
 def test_nothing_is_published_before_any_chain_begins(db: None) -> None:
     assert published() is None and not DayAnchor.objects.exists()
 

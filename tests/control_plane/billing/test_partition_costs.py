@@ -1,5 +1,7 @@
 """A topic's usage and cost by partition add up to the topic's, and a tenant sees its own partitions alone."""
 
+import dataclasses
+import random
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -11,11 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from billing import (
     cost_answers,
     leaderless_partitions,
+    partition_costs,
     partition_usage,
     service_level_pdf,
     service_level_reports,
 )
-from billing.cost_reports import Asked, Report
+from billing.cost_reports import Asked, CostRow, Report
 from control_plane import config
 from daemon.data_set_store import FolderStore, StoreUnavailable
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest
@@ -104,6 +107,44 @@ def test_partitions_add_up_to_the_topic_to_the_micro_unit(world: World, house: H
     costs = {row.values["partition"]: row.cost_micro for row in found.rows}
     only = answered(world, house, partition="2")
     assert only.total.cost_micro == costs["2"] > costs["10"] >= 0
+
+
+def test_every_amount_of_a_row_is_kept_however_it_is_divided() -> None:
+    chance = random.Random(1)
+    for _ in range(300):
+        used_by = {str(number): chance.randrange(10**6) for number in range(chance.randrange(5))}
+        row = CostRow(
+            values={"meter": "bytes_in"},
+            meters={"bytes_in": chance.choice([0, 1, 10**6])},
+            usage_micro=chance.randrange(-(10**9), 10**9),
+            charges_micro=chance.randrange(-5, 5),
+            provisional_micro=chance.randrange(10**9),
+        )
+        sums = CostRow(values={})
+        for part in partition_costs._divided(row, used_by).values():
+            sums.add(part)
+        assert sums == dataclasses.replace(
+            row, values={}, meters={name: one for name, one in row.meters.items() if one}
+        )
+
+
+def test_only_the_days_that_are_asked_for_are_read_and_no_more_than_an_answer_may_fetch(
+    world: World, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Bucket:
+        """It has files, and no folder."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(FolderStore(world.datasets), name)
+
+    def days(store: Any) -> set[date]:
+        found = partition_usage.of_topic(lambda: store, house.tenant.public_id, "orders", YESTERDAY, TODAY)
+        return {one.day for one in found}
+
+    assert days(FolderStore(world.datasets)) == days(Bucket()) == {YESTERDAY}
+    monkeypatch.setattr(partition_usage, "FETCHED_BYTES_MAX", 1)
+    with pytest.raises(InvalidRequest, match="of 1 days is too much"):
+        days(Bucket())
 
 
 def test_more_in_the_data_set_than_by_topic_is_divided_in_its_proportions(world: World, house: House) -> None:

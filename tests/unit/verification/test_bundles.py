@@ -334,6 +334,10 @@ def test_a_published_day_refuses_a_forged_bundle_and_proves_an_honest_one(
         assert not any("Authorization" in one.headers for one in server.asked), "no key goes there"
         other = verified(true, "--anchor", url, "--anchor-key", "ab" * 32)
         assert other.exit_code == 1 and "is signed by the key" in str(other.exception)
+        replayed = verified(true, "--anchor", f"{server.url}/v1/anchors/1999-01-01")
+        assert replayed.exit_code == 1 and "another day than was asked for" in str(replayed.exception)
+        assert verified(true, "--anchor", f"{server.url}/kept?day={late}").exit_code == 0
+        assert server.asked[-1].path == f"/kept?day={late}"
     assert verified(true, "--anchor-key", key).exit_code == 2
     early = DayAnchors(
         issuer="Penstock", day=late, key=key, leaves=frozenset([leaf(TENANT, late, 1, begun.hash)])
@@ -341,6 +345,9 @@ def test_a_published_day_refuses_a_forged_bundle_and_proves_an_honest_one(
     bundle = Bundle(true)
     report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=early)
     assert report.verdict is Verdict.PARTLY and "is older" in str(report.problems[0])
+    last_of_all = DayAnchors(issuer="Penstock", day="9999-12-31", key=key, leaves=frozenset(["0" * 64]))
+    report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=last_of_all)
+    assert report.verdict is Verdict.WRONG and "of 9999-12-31 hold none" in str(report.problems[0])
     before_all = DayAnchors(issuer="Penstock", day="1999-01-01", key=key, leaves=frozenset(["0" * 64]))
     report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=before_all)
     assert report.verdict is Verdict.PARTLY and "of 1999-01-01, is older" in str(report.problems[0])

@@ -6,27 +6,50 @@ release goes on from there, and the way back is open. Migrations that change row
 `tests/control_plane/test_migrations.py` compares both ways on both databases.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.core.management.commands import migrate
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 
 _ONLY_A_PART = ("app_label", "plan", "check_unapplied", "fake", "fake_initial", "prune", "run_syncdb")
 """Options of Django's command that ask for something else than every migration applied."""
+_LOCK = int.from_bytes(b"migrate", "big")
+"""Of PostgreSQL: nothing else of the service asks for one of these."""
 
 
 class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
-        if not any(options[name] for name in _ONLY_A_PART):
-            connection = connections[options["database"]]
-            connection.prepare_database()
-            if not connection.introspection.table_names():
-                count = make_at_once(connection)
-                if options["verbosity"] >= 1:
-                    self.stdout.write(f"The database was empty: tables made as after {count} migrations.")
-        super().handle(*args, **options)
+        connection = connections[options["database"]]
+        with one_at_a_time(connection):
+            if not any(options[name] for name in _ONLY_A_PART):
+                connection.prepare_database()
+                if not connection.introspection.table_names():
+                    count = make_at_once(connection)
+                    if options["verbosity"] >= 1:
+                        self.stdout.write(f"The database was empty: tables made as after {count} migrations.")
+            super().handle(*args, **options)
+
+
+@contextmanager
+def one_at_a_time(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Of processes that migrate one PostgreSQL together the second waits, and finds it done. A file has one host, whose
+    runner starts one process: there the second fails, and changes nothing.
+    """
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+    try:
+        yield
+    finally:
+        # Without its connection it has no lock any more.
+        with suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
 
 
 def make_at_once(connection: BaseDatabaseWrapper) -> int:

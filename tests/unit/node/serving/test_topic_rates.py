@@ -2,7 +2,11 @@
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from data_plane.metadata.model import TopicRecord
 from data_plane.node.leasing.pacing import PRODUCE_RATE
@@ -15,7 +19,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
-from tests.unit.authz.setup import ACME
+from tests.unit.authz.setup import ACME, GLOBEX
 from tests.unit.node.serving.test_produce_stream import Slow, stream_of
 
 SIZE = 1_000
@@ -136,6 +140,42 @@ def test_without_acknowledgements_a_slowed_topic_is_delayed_and_never_refused() 
     run(story())
 
 
+def test_what_is_refused_anyway_takes_nothing_of_its_topics_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        sent, pace, there = Sent(None), slowed_to(SIZE), record("slowed")
+        find = SimpleNamespace(topic=there)
+        monkeypatch.setattr(sent.stream, "_topic_paces", lambda topic: [pace])
+        monkeypatch.setattr(sent.stream, "_find", lambda where: find)
+        wanted = pb.ProduceBatch(id=1, topic_id=SLOWED, partition=0, size=SIZE)
+        assert sent.stream._topic_of(wanted) == [pace]
+        for find.topic in (replace(there, binned=True), replace(there, tenant=GLOBEX)):
+            assert not sent.stream._topic_of(wanted)
+
+    run(story())
+
+
+def test_what_a_stream_that_ends_had_waiting_delays_no_one_else() -> None:
+    async def story() -> None:
+        own, tenants = Pace(100 * SIZE), Pace(100 * SIZE)
+        for paces in ((slowed_to(SIZE), None, None), (None, tenants, None), (None, tenants, own)):
+            gone, other = Sent(*paces), Sent(*paces)
+            other.send(0, SLOWED)
+            for number in range(10_000):
+                gone.send(number, SLOWED, acks=0)
+            other.send(1, SLOWED)
+            assert other.stream._results[-1].error == ErrorCode.THROTTLED, "there is no end to what waits"
+            gone.end()
+            gone.stream._batch_turns.leave(gone.broker.monotonic_ms())
+            assert gone.stream._batch_turns.move(gone.broker.monotonic_ms()) is None
+            await asyncio.sleep(1.1)
+            other.send(2, SLOWED)
+            await asyncio.sleep(1.1)
+            assert other.answers() == [0, 2], paces
+            other.end()
+
+    run(story())
+
+
 def test_a_batch_passes_its_topics_pace_then_its_principals_and_its_tenants() -> None:
     async def story() -> None:
         own, tenants = Pace(2 * SIZE), Pace(2 * SIZE)
@@ -224,3 +264,13 @@ def test_what_is_parked_is_due_once_its_topic_is_slowed_no_more_and_forgotten_wh
     reader.reads.closed(2)
     assert reader.reads.wait_ms() is None and not any(lines)
     reader.reads.leave()
+
+
+def test_one_who_leaves_waits_in_no_line_and_the_slowest_topic_still_passes_a_batch() -> None:
+    reader = Reader(slowed=slowed_to(1))
+    slowed = record("slowed")
+    assert reader.reads.readable(1, slowed, 1_000) == 1, "which means one batch"
+    reader.reads.read("slowed", SIZE)
+    assert reader.reads.readable(1, slowed, 1_000) == 0 and len(reader.paces["slowed"].line) == 1
+    reader.reads.leave()
+    assert len(reader.paces["slowed"].line) == 0 and reader.reads.wait_ms() is None
