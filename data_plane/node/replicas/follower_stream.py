@@ -289,7 +289,7 @@ class FollowerStream:
             self._wake.set()
 
     def _more_metered(self, replica: Replica) -> None:
-        """Told like the marks, but later: what is metered is written to, so its next push is near. A leader that knows
+        """Goes out like the marks, but later: what is metered is written to, so its next push is near. A leader that knows
         less reads again what was read.
         """
         self._metered[self._by_replica[replica]] = None

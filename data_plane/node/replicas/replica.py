@@ -91,7 +91,7 @@ class Replica:
         """Notified when something that a leader tells its followers beside batches has moved: the high watermark, the
         log's start."""
         self.on_metered: dict[object, Listener] = {}
-        """Notified when more of it is metered or sealed, which they are told too."""
+        """Notified when more of it is metered or sealed, which followers learn too."""
         self.on_commit: dict[object, Listener] = {}
         self.on_role: dict[object, Listener] = {}
         self._at_rest: list[asyncio.Future[None]] = []
