@@ -22,7 +22,8 @@ class Waiting:
 
     acks: int
     wanted: pb.ProduceBatch
-    batch: memoryview
+    batch: "memoryview"
+    """In quotes: mypyc does not find this type for a field."""
     since_ms: float
     """When it came."""
     topics: Sequence[Pace] = ()
