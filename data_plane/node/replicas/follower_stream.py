@@ -289,8 +289,8 @@ class FollowerStream:
             self._wake.set()
 
     def _more_metered(self, replica: Replica) -> None:
-        """Goes out like the marks, but later: what is metered is written to, so its next push is near. A leader that knows
-        less reads again what was read.
+        """Goes out like the marks, but later: what is metered is written to, so its next push is near. A leader that
+        knows less reads again what was read.
         """
         self._metered[self._by_replica[replica]] = None
         if self._metered_beat is None:
