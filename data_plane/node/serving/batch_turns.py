@@ -16,20 +16,22 @@ from penstock.contract.ids import TopicId
 from penstock.contract.v1 import log_pb2 as pb
 
 
-@dataclass(slots=True)
 class Waiting:
-    """A batch of the stream."""
+    """A batch of the stream. No dataclass, since mypyc knows no field of a `memoryview`."""
 
-    acks: int
-    wanted: pb.ProduceBatch
-    batch: "memoryview"
-    """In quotes: mypyc does not find this type for a field."""
-    since_ms: float
-    """When it came."""
-    topics: Sequence[Pace] = ()
-    """The paces of its topic, where a budget slows that."""
-    bound_for: Pace | None = None
-    """Its tenant's pace when it came, where it counts as coming until `arrive`."""
+    def __init__(
+        self,
+        acks: int,
+        wanted: pb.ProduceBatch,
+        batch: memoryview,
+        since_ms: float,
+        topics: Sequence[Pace] = (),
+    ) -> None:
+        """`topics`: the paces of its topic, where a budget slows that; `since_ms`: when it came."""
+        self.acks, self.wanted, self.batch = acks, wanted, batch
+        self.since_ms, self.topics = since_ms, topics
+        self.bound_for: Pace | None = None
+        """Its tenant's pace when it came, where it counts as coming until `arrive`."""
 
     @property
     def size(self) -> int:
