@@ -140,6 +140,7 @@ def test_without_acknowledgements_a_slowed_topic_is_delayed_and_never_refused() 
     run(story())
 
 
+@pytest.mark.pure
 def test_what_is_refused_anyway_takes_nothing_of_its_topics_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         sent, pace, there = Sent(None), slowed_to(SIZE), record("slowed")
