@@ -63,7 +63,7 @@ class ChangesOfHour:
             f"{needs}, {self._row.changes} of {self._most} were made by the tenant in this hour;"
             f" clears in {clears_in_s} s",
             limit=PARTITION_CHANGES,
-            retry_after_s=clears_in_s,
+            retry_after_ms=clears_in_s * 1000,
         )
 
     def store(self) -> None:

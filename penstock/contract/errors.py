@@ -1,5 +1,6 @@
 """The error table: every refusal, its code, whether a retry helps and what to believe (RL17, RL60)."""
 
+import math
 import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -188,10 +189,15 @@ class Throttled(PenstockError):
     kind = ErrorKind.RETRIABLE
     remedy = "Wait for the time named and retry."
 
-    def __init__(self, message: str, *, limit: str = "", retry_after_s: int = 1) -> None:
-        """`retry_after_s`: REST names it to the caller."""
+    def __init__(self, message: str, *, limit: str = "", retry_after_ms: int = 1000) -> None:
+        """`retry_after_ms`: after which another try is worth it."""
         super().__init__(message, limit=limit)
-        self.retry_after_s = retry_after_s
+        self.retry_after_ms = retry_after_ms
+
+    @property
+    def retry_after_s(self) -> int:
+        """The same in whole seconds, as REST names it to the caller."""
+        return max(1, math.ceil(self.retry_after_ms / 1000))
 
 
 class CorruptBatch(PenstockError):

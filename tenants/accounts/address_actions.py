@@ -46,7 +46,7 @@ def check_change(person: Person, email: str) -> str:
         raise Throttled(
             f"email: {address} got {mail_queries.PER_ADDRESS_MAX} such e-mails within an hour; wait an hour",
             limit="mail:address",
-            retry_after_s=int(mail_queries.PER_ADDRESS_SPAN.total_seconds()),
+            retry_after_ms=int(mail_queries.PER_ADDRESS_SPAN.total_seconds() * 1000),
         )
     return address
 

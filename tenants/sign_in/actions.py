@@ -181,7 +181,7 @@ def check_wrong_codes(person: Person) -> None:
         raise Throttled(
             "too many wrong codes; wait an hour and sign in again",
             limit="rest:codes",
-            retry_after_s=int(WRONG_SPAN.total_seconds()),
+            retry_after_ms=int(WRONG_SPAN.total_seconds() * 1000),
         )
 
 

@@ -1,9 +1,8 @@
 """What the budgets of a tenant say to the streams of one of its keys."""
 
-import math
 from collections.abc import Callable
 
-from data_plane.leases.budget_holder import REPORT_MS, BudgetHolder, Verdict
+from data_plane.leases.budget_holder import BudgetHolder, Verdict
 from data_plane.metadata.budget_use import BudgetKey
 from data_plane.metadata.image import ClusterImage
 from data_plane.node.leasing.pacing import slows
@@ -13,8 +12,9 @@ from penstock.contract.ids import TenantId
 from penstock.rules.budgets import BUDGET, DAY, REFUSE, SLOW, Budget, period_at
 from penstock.rules.timestamps import moment_of
 
-RETRY_S = math.ceil(REPORT_MS / 1000)
-"""After which a batch that waits for an answer is worth another try."""
+RETRY_MS = 100
+"""After which a batch that waits for an answer is worth another try. An answer takes some milliseconds; whoever sends
+one message after the other would wait this long with each, use little, and so be given little at a time."""
 ENDED_MS = 253_402_300_800_000
 """The calendar ends here."""
 
@@ -72,7 +72,7 @@ class KeyBudgets:
                 f"budget {budget.name!r}: this broker waits for its next part of what is left of"
                 f" {budget.amount} {budget.unit}; clears when the controller answers, usually within a second",
                 limit=BUDGET,
-                retry_after_s=RETRY_S,
+                retry_after_ms=RETRY_MS,
             )
         return None
 

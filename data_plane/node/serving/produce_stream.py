@@ -186,7 +186,7 @@ class ProduceStream:
             if refusal.limit:
                 self._stats.limit_refusals.note(self._principal.tenant, refusal.limit)
             if isinstance(refusal, errors.Throttled):
-                retry_after_ms = refusal.retry_after_s * 1000
+                retry_after_ms = refusal.retry_after_ms
             answer(ProduceOutcome(error=refusal.code, message=refusal.message, retry_after_ms=retry_after_ms))
 
     def _is_behind(self, wanted: pb.ProduceBatch) -> bool:
@@ -360,7 +360,7 @@ class ProduceStream:
         if refusal is not None:
             replica.leadership(wanted.leader_epoch)
             if isinstance(refusal, errors.Throttled) and header.producer_id == NO_PRODUCER_ID:
-                until_ms = self._clock.monotonic_ms() + refusal.retry_after_s * 1000
+                until_ms = self._clock.monotonic_ms() + refusal.retry_after_ms
                 self._full_until_ms[replica.where] = (until_ms, refusal.limit)
             raise refusal
 
@@ -389,7 +389,7 @@ class ProduceStream:
         raise errors.Throttled(
             f"{replica.name}: {full}",
             limit=limit,
-            retry_after_s=max(1, math.ceil(wait_ms / 1000)),
+            retry_after_ms=max(1, math.ceil(wait_ms)),
         )
 
     def _check_timestamp(self, replica: Replica, header: BatchHeader) -> None:
