@@ -105,7 +105,7 @@ def shown(measure: str, amount: int, currency: str) -> str:
         return size(amount)
     if measure == COST:
         return f"{amount / 1_000_000:,.2f} {currency}" if currency else f"{amount:,} {unit_of('')}"
-    return f"{amount:,} messages"
+    return f"{amount:,} message{'' if amount == 1 else 's'}"
 
 
 def letter_of(row: Budget, use: BudgetUseSeen, currency: str) -> Letter:
