@@ -1,4 +1,4 @@
-"""The runner waits for the service, runs rounds, is woken, and ends at SIGTERM with all of its processes."""
+"""The runner waits for the service, and ends at SIGTERM. Its rounds are in `integration/fail_over/test_runner.py`."""
 
 import contextlib
 import http.client
@@ -16,7 +16,6 @@ import pytest
 from local.free_ports import HOST, free_port
 from spark_usage import configuration
 from spark_usage.lease import lease_of
-from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round
 from spark_usage.runner import Runner, pause_s
 from tests.spark_usage.service import service
@@ -64,7 +63,7 @@ def javas(group: int) -> list[int]:
     return found
 
 
-def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
+def test_runner_waits_for_its_key_looks_without_spark_and_ends(tmp_path: Path) -> None:
     with service(tmp_path) as running:
         settings = json.loads(running.config_file.read_text())
         key_file = Path(settings["usage_key_file"])
@@ -81,10 +80,6 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             except FileNotFoundError:
                 return {}
 
-        def last_round() -> dict[str, Any]:
-            told: dict[str, Any] = beat().get("round", {})
-            return told
-
         try:
             wait_for("the runner waits for its key", lambda: beat().get("state") == "waiting", process)
             assert beat()["pid"] == process.pid
@@ -94,45 +89,15 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             assert 'penstock_runner_state{state="waiting"} 1.0' in get(port, "/metrics")[1]
             (tmp_path / "aside").rename(key_file)
             wait_for("a look at an empty topic", lambda: beat().get("state") == "ready", process)
-            assert (last_round()["records"], last_round()["runs"], javas(process.pid)) == (0, {}, [])
-
-            running.write(usage_values(0, 9))
-            wait_for("a round", lambda: last_round().get("records", 0) >= 9, process)
-            assert beat()["state"] == "ready" and len(javas(process.pid)) == 1
+            last = beat()["round"]
+            assert (last["records"], last["runs"], javas(process.pid)) == (0, {}, [])
             assert get(port, "/readyz")[0] == 200
-            metrics = dict(line.split() for line in get(port, "/metrics")[1].splitlines() if line[0] != "#")
-            assert float(metrics["penstock_runner_rounds_total"]) == beat()["rounds"] >= 2
-            assert float(metrics["penstock_runner_number"]) == 1
-            assert float(metrics["penstock_runner_last_success_seconds"]) == beat()["last_success_seconds"]
-
-            running.write(usage_values(9, 6))
-            (running.configuration.datasets / "wake").touch()
-            wait_for("a round after the wake-up", lambda: last_round()["records"] >= 15, process)
-            done = last_round()
-            current = Catalog(running.configuration.datasets).current("cut_coverage")
-            assert current is not None and current["run_id"] == done["runs"]["cut_coverage"]
 
             process.send_signal(signal.SIGTERM)
             output = process.communicate(timeout=PATIENCE_S)[0]
             assert process.returncode == 0, output
             assert beat()["state"] == "stopped"
-            assert beat()["bronze_files"] >= 2 and "failed_bronze_turns" not in beat()
-            rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"time"')]
-            assert "round" in [line["message"] for line in rounds]
             wait_until("all of its processes have ended", lambda: members(process.pid) == [])
-
-            process = running.runner()
-            wait_for(
-                "the next runner finds it at rest",
-                lambda: beat()["pid"] == process.pid and beat().get("rounds", 0) > 0,
-                process,
-            )
-            assert beat()["state"] == "ready"
-            assert last_round() | {"seconds": 0} == done | {"seconds": 0}
-            assert javas(process.pid) == [], "nothing is new, so Spark is not needed"
-            process.send_signal(signal.SIGTERM)
-            output = process.communicate(timeout=PATIENCE_S)[0]
-            assert process.returncode == 0, output
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -13,8 +13,8 @@ from penstock.rules.budgets import BUDGET, DAY, REFUSE, SLOW, Budget, period_at
 from penstock.rules.timestamps import moment_of
 
 RETRY_MS = 100
-"""After which a batch that waits for an answer is worth another try. An answer takes some milliseconds; whoever sends
-one message after the other would wait this long with each, use little, and so be given little at a time."""
+"""After which a batch that waits for an answer is worth another try. An answer takes some milliseconds; a producer
+of one message after the other would wait this long with each, use little, and so be given little at a time."""
 ENDED_MS = 253_402_300_800_000
 """The calendar ends here."""
 

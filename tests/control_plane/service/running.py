@@ -34,6 +34,7 @@ from tests.integration.installed import ROOT
 from tests.waiting import PATIENCE_S, wait_until
 
 _POLL_S = 0.03
+RECONCILE_S = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ class Service:
             "spark": {"master": "local[1]"},
             "pipeline_interval_s": 20,
             "price_book_file": None,
-            "reconcile_interval_s": 2,
+            "reconcile_interval_s": RECONCILE_S,
         }
 
     # -- processes -------------------------------------------------------------------------------------------

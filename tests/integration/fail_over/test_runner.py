@@ -1,5 +1,6 @@
 """Two runners on one folder of data sets: the one that works is killed, the next one is paused and wakes up; every
-record counts once, and what the earlier one still publishes counts no more.
+record counts once, and what the earlier one still publishes counts no more. The one that is left is woken, ends at
+SIGTERM with all of its processes, and is followed by one that needs no Spark.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from local.free_ports import HOST, free_port
 from penstock.cli.exit_codes import ProcessEnd
 from spark_usage.lease import DatabaseLease, Unavailable, hold_within
 from spark_usage.manifest import Catalog
@@ -23,6 +25,7 @@ from tests.control_plane import configuration
 from tests.integration.fail_over.database_pair import pair
 from tests.spark_usage.service import PROJECT, Service, service
 from tests.spark_usage.test_bronze import usage_values
+from tests.spark_usage.test_runner import get, javas, members
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -68,14 +71,19 @@ class Runner:
 
 
 class Runners:
-    """Starts them, and ends what is left of them."""
+    """Starts them, and ends what is left of them. They begin a round when something is new or they are woken."""
 
     def __init__(self, running: Service, database_url: str) -> None:
         self._running, self._started = running, list[Runner]()
-        values = json.loads(running.config_file.read_text())
-        running.config_file.write_text(json.dumps(values | {"database_url": database_url}))
+        self._configure(database_url=database_url, pipeline_interval_s=600)
 
-    def start(self, name: str) -> Runner:
+    def _configure(self, **changes: Any) -> None:
+        values = json.loads(self._running.config_file.read_text())
+        self._running.config_file.write_text(json.dumps(values | changes))
+
+    def start(self, name: str, port: int = 0) -> Runner:
+        """`port`: where it listens; 0 is any."""
+        self._configure(runner_listen=f"{HOST}:{port}")
         state = self._running.config_file.parent / name
         state.mkdir(exist_ok=True)
         with (state / "output").open("ab") as output:
@@ -128,6 +136,10 @@ def runners(tmp_path: Path) -> Iterator[tuple[Service, Runners]]:
             made.end()
 
 
+def wake(datasets: Path) -> None:
+    (datasets / "wake").touch()
+
+
 def numbers(datasets: Path, dataset: str = _DATA_SET) -> list[int]:
     names = (file.stem for file in (datasets / dataset).glob("current-*.json"))
     return sorted(int(name.removeprefix("current-")) for name in names)
@@ -162,10 +174,12 @@ def test_of_two_runners_one_works_and_a_paused_or_killed_one_is_followed_by_the_
     print(f"a runner killed: data sets went on after {time.monotonic() - began:.1f} s")
     second.signal(signal.SIGSTOP)
     began = time.monotonic()
-    third = made.start("first")
+    port = free_port(set())
+    third = made.start("first", port)
     third.wait_for("it waits when it is started again", state="standby")
     assert numbers(datasets, "rejected") == [2], "one that waits publishes nothing"
     running.write(usage_values(15, 3))
+    wake(datasets)
     third.wait_for_records(18)
     print(f"a runner paused: data sets went on after {time.monotonic() - began:.1f} s")
     assert third.says()["number"] == 3
@@ -174,8 +188,34 @@ def test_of_two_runners_one_works_and_a_paused_or_killed_one_is_followed_by_the_
     assert max(numbers(datasets)) == 3 and records_that_count(datasets) == 18
     assert third.says()["round"]["missing"] == "" and third.says()["round"]["records"] == 18
 
+    assert third.says()["state"] == "ready" and len(javas(third.process.pid)) == 1
+    assert get(port, "/readyz")[0] == 200
+    metrics = dict(line.split() for line in get(port, "/metrics")[1].splitlines() if line[0] != "#")
+    said = third.says()
+    assert float(metrics["penstock_runner_rounds_total"]) == said["rounds"] >= 1
+    assert float(metrics["penstock_runner_number"]) == 3
+    assert float(metrics["penstock_runner_last_success_seconds"]) == said["last_success_seconds"]
+
+    running.write(usage_values(18, 6))
+    wake(datasets)
+    third.wait_for_records(24)
+    done = third.says()["round"]
+    current = Catalog(datasets).current("cut_coverage")
+    assert current is not None and current["run_id"] == done["runs"]["cut_coverage"]
+
     third.process.send_signal(signal.SIGTERM)
     assert third.process.wait(PATIENCE_S) == 0, third.last_words()
+    assert third.says()["state"] == "stopped"
+    assert third.says()["bronze_files"] >= 2 and "failed_bronze_turns" not in third.says()
+    assert '"message": "round"' in third.last_words()
+    wait_until("all of its processes have ended", lambda: members(third.process.pid) == [])
+
+    fourth = made.start("first")
+    fourth.wait_for("the next one finds it at rest", number=4, state="ready")
+    assert fourth.says()["round"] | {"seconds": 0} == done | {"seconds": 0}
+    assert javas(fourth.process.pid) == [], "nothing is new, so Spark is not needed"
+    fourth.process.send_signal(signal.SIGTERM)
+    assert fourth.process.wait(PATIENCE_S) == 0, fourth.last_words()
 
 
 def test_a_lease_that_another_runner_had_meanwhile_is_not_held_and_a_restored_one_is_brought_up(
