@@ -10,12 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from billing import expected_costs
+from billing import expected_costs, metrics
 from billing.budget_usage import used_since
 from billing.expected_costs import expected_month
 from billing.models import Cut, Invoice, PriceBook, UsageDay
 from billing.price_actions import publish_first_price_book
 from billing.unit_rates import unit_rates
+from control_plane.api.metrics import registry
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
 from control_plane.brokers import client as brokers
@@ -207,6 +208,29 @@ def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:
         growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=minutes))
     assert growth.refusal(other.tenant, "it") is not None
     assert asked == [house.tenant, other.tenant], "the first of all is not asked again before its turn"
+
+
+def test_a_ceiling_whose_looks_fail_is_counted_until_one_succeeds(house: House) -> None:
+    row = ceiling(house)
+
+    def expect(tenant: Tenant, now: datetime) -> Expected:
+        raise RuntimeError("a fault")
+
+    def failing() -> float | None:
+        metrics.refresh()
+        return registry.get_sample_value("penstock_cost_ceilings_failing")
+
+    assert failing() == 0
+    for minutes in (0, 6):
+        growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=minutes))
+    row.refresh_from_db()
+    assert failing() == 1 and row.look_failed_at == NOW, "since the first that failed"
+    look(1, NOW + timedelta(minutes=12))
+    assert failing() == 0
+    growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=18))
+    assert failing() == 1
+    budget_actions.change(ACTOR, house.tenant, row.public_id, {"policy": "notify"})
+    assert failing() == 0, "it is no ceiling any more"
 
 
 def test_growth_stays_stopped_while_a_part_of_the_month_is_not_known(house: House) -> None:

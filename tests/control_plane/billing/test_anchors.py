@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from billing import anchor_actions
+from billing import metrics as billing_metrics
 from billing.anchor_models import AnchorKey, DayAnchor
 from billing.models import BillingEntry
+from control_plane.api.metrics import registry
 from control_plane.audit import queries as audit
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
@@ -78,6 +80,20 @@ def test_days_are_chained_by_one_key_and_no_leaf_is_of_two_days(world: World) ->
     assert one["document"]["previous_sha256"] == "0" * 64
     assert not {*one["document"]["leaves"]} & {*other["document"]["leaves"]}
     assert published(2) is None, "no day before a published one"
+
+
+def test_days_that_are_not_published_are_counted_an_hour_after_they_have_settled(world: World) -> None:
+    def overdue(days: int, later: timedelta = anchor_actions.OVERDUE) -> int:
+        return anchor_actions.overdue_days(_morning(days) + later)
+
+    assert overdue(9) == 0, "no chain has begun"
+    billed(world, "acme")
+    assert overdue(1, anchor_actions.OVERDUE - timedelta(seconds=1)) == 0
+    assert (overdue(1), overdue(3)) == (1, 3)
+    published(3)
+    assert (overdue(3), overdue(4), overdue(1)) == (0, 1, 0)
+    billing_metrics.refresh()
+    assert registry.get_sample_value("penstock_anchor_days_overdue") == 0
 
 
 def test_the_order_of_leaves_says_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
