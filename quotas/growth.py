@@ -220,4 +220,3 @@ def letter_of(row: Budget, currency: str) -> Letter:
         link_says="Look at the budgets",
         after=(f"You own {of}. We write when growth is stopped and when it goes on.",),
     )
-

@@ -175,7 +175,11 @@ def _compare_anchor(
 
 
 def _compare_day(
-    invoice: InvoiceDocument, position: "ChainPosition", chain: BillingChain, anchor: DayAnchors, made_ms: int | None
+    invoice: InvoiceDocument,
+    position: "ChainPosition",
+    chain: BillingChain,
+    anchor: DayAnchors,
+    made_ms: int | None,
 ) -> Iterator[Problem]:
     """The day's document holds the newest entry that the chain had at its end: one that a bundle from before that has
     not, where the chain went on.

@@ -1,7 +1,7 @@
 """Ceilings of cost: what grows by itself stops while a month is expected to cost more, and goes on afterwards."""
 
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -190,6 +190,30 @@ def test_a_forecast_without_enough_days_counts_with_its_low_end(
         monkeypatch.setattr(expected_costs, "month_forecast", lambda tenant, now, found=found: found)
         expected = expected_month(house.tenant, NOW)
         assert expected is not None and expected.cost_micro == micro
+
+
+def test_what_ended_as_the_month_began_and_what_others_owe_is_not_of_this_month(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced = SimpleNamespace(total_micro=1)
+    cost = SimpleNamespace(book=SimpleNamespace(currency="USD"), low=priced, expected=priced)
+    found = SimpleNamespace(cost=cost, is_tested=True)
+    monkeypatch.setattr(expected_costs, "month_forecast", lambda tenant, now: found)
+    first = datetime(2026, 11, 1, tzinfo=UTC)
+    book = PriceBook.objects.get()
+
+    def invoice(tenant: Tenant, end: datetime, total_micro: int) -> None:
+        cut = Cut.objects.create(tenant=tenant, period_start=end - timedelta(days=30), period_end=end)
+        values = {"status": "issued", "issued_at": end, "total_micro": total_micro, "price_book": book}
+        Invoice.objects.create(tenant=tenant, cut=cut, number=cut.pk, public_id=f"inv_{cut.pk}", **values)
+
+    invoice(house.tenant, first, 1_000)
+    invoice(make_house("other").tenant, first + timedelta(days=1), 10_000)
+    # By the clock of a zone ahead it is November, in UTC still October.
+    ahead = datetime(2026, 11, 1, 1, tzinfo=timezone.get_fixed_timezone(120))
+    for now, micro in ((first + timedelta(days=3), 1), (ahead, 1_001)):
+        expected = expected_month(house.tenant, now)
+        assert expected == Expected(cost_micro=micro, currency="USD"), now
 
 
 def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:

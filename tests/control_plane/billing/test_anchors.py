@@ -60,7 +60,7 @@ def test_a_day_is_published_once_after_it_has_settled_and_holds_each_chains_newe
         assert found.newest("tn_other", held) is None, "the tenant is in it"
         assert tenant.public_id not in row.content and newest.hash not in row.content
     (entry,) = [one for one in audit.entries(SYSTEM_TENANT) if one.action == "billing_anchors.publish"]
-    assert entry.after["document_sha256"] == row.document_sha256
+    assert entry.after["document_sha256"] == row.document_sha256 and entry.after["chains"] == 2
 
 
 def _entry(row: BillingEntry) -> dict[str, object]:
@@ -80,6 +80,11 @@ def test_days_are_chained_by_one_key_and_no_leaf_is_of_two_days(world: World) ->
     assert one["document"]["previous_sha256"] == "0" * 64
     assert not {*one["document"]["leaves"]} & {*other["document"]["leaves"]}
     assert published(2) is None, "no day before a published one"
+    third = published(4)
+    assert third is not None
+    assert json.loads(third.content)["document"]["previous_sha256"] == second.document_sha256
+    listed = [one["day"] for one in call("GET", "/v1/anchors").body["days"]]
+    assert listed == [f"{row.day}" for row in (third, second, first)], "the newest first"
 
 
 def test_days_that_are_not_published_are_counted_an_hour_after_they_have_settled(world: World) -> None:
