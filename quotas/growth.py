@@ -117,7 +117,8 @@ def refusal(tenant: Tenant, what: str) -> LimitExceeded | None:
         return None
     return LimitExceeded(
         f"{COST_CEILING}: {what} would raise the cost, and this month is expected to cost"
-        f" {grouped_amount(row.forecast_micro or 0)}, where the budget {row.name!r} allows {grouped_amount(row.amount)};"
+        f" {grouped_amount(row.forecast_micro or 0)}, where the budget {row.name!r} allows"
+        f" {grouped_amount(row.amount)};"
         f" clears when less than {CLEARS_PERCENT} % of that is expected, or once a person of the tenant who is owner,"
         " admin or billing raises it",
         limit=COST_CEILING,
@@ -205,11 +206,11 @@ def letter_of(row: Budget, currency: str) -> Letter:
     """To an owner: growth is stopped, or goes on."""
     of, stopped = row.tenant.name, is_stopped(row)
     expected = f"{grouped_amount(row.forecast_micro or 0)} {currency}".rstrip()
+    amount = f"{grouped_amount(row.amount)} {currency}".rstrip()
     return Letter(
         subject=f"{of} {'has reached' if stopped else 'is below'} its ceiling {row.name}",
         paragraphs=(
-            f"This month is expected to cost {expected}, and the ceiling is {grouped_amount(row.amount)} {currency}".rstrip()
-            + ".",
+            f"This month is expected to cost {expected}, and the ceiling is {amount}.",
             "New topics, more partitions and copies, and longer retention are refused until less is expected. What is"
             " kept grows by a twentieth at most: then new messages wait until retention has freed space. Owners, admins"
             " and people with the role billing can raise the amount; that works within seconds."

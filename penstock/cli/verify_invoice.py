@@ -64,8 +64,8 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
     metavar="FILE|URL",
     multiple=True,
     help="With --bundle: a file of `penstock invoice anchor`, or a day's anchors as the service publishes them, from a"
-    " file or from https://SERVICE/v1/anchors/DAY. Kept, or kept by others, since before anyone had a reason to lie. May"
-    " be given several times.",
+    " file or from https://SERVICE/v1/anchors/DAY. Kept, or kept by others, since before anyone had a reason to lie."
+    " May be given several times.",
 )
 @click.option(
     "--anchor-key",

@@ -13,7 +13,7 @@ from penstock.rules.budgets import BUDGET, DAY, PARTS, REFUSE, SLOW, Budget, per
 from penstock.rules.timestamps import moment_of
 
 RETRY_MS = 100
-"""After which a batch that waits for an answer is worth another try. An answer takes some milliseconds; whoever sends
+"""After which a batch that waits for an answer is worth another try. An answer takes some milliseconds; who sends
 one message after the other would wait this long with each, use little, and so be given little at a time."""
 ENDED_MS = 253_402_300_800_000
 """The calendar ends here."""
