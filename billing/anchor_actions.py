@@ -27,6 +27,8 @@ from penstock.contract.ids import SYSTEM_TENANT
 PUBLISHER = system("billing.anchors")
 SETTLED = timedelta(minutes=10)
 """After a day's end: transactions that began in it have ended."""
+OVERDUE = timedelta(hours=1)
+"""After a day has settled: some hundred bill runs could have published it."""
 _PURPOSE = "billing anchors"
 _log = logging.getLogger(__name__)
 
@@ -39,6 +41,20 @@ def publish_due(now: datetime) -> DayAnchor | None:
     if DayAnchor.objects.filter(day__gte=day).exists():
         return None
     return _publish(day, now)
+
+
+def overdue_days(now: datetime) -> int:
+    """Days after the newest published one, or from the first chain's on, that could have been published `OVERDUE`
+    ago: the log of the bill run says why none is.
+    """
+    due = (now.astimezone(UTC) - SETTLED - OVERDUE).date() - timedelta(days=1)
+    newest: date | None = DayAnchor.objects.aggregate(newest=Max("day"))["newest"]
+    if newest is None:
+        first = BillingEntry.objects.order_by("pk").values_list("at", flat=True).first()
+        if first is None:
+            return 0
+        newest = first.astimezone(UTC).date() - timedelta(days=1)
+    return max(0, (due - newest).days)
 
 
 def _publish(day: date, now: datetime) -> DayAnchor | None:

@@ -112,7 +112,10 @@ def change(actor: Actor, tenant: Tenant, public_id: str, given: Mapping[str, Any
         if after == before:
             return locked, row
         growth.changed_by_people(row)
-        written = [*CHANGEABLE, "growth_stopped_at", "kept_bytes_max", "forecast_micro", "forecast_at"]
+        written = [
+            *(*CHANGEABLE, "growth_stopped_at", "kept_bytes_max"),
+            *("forecast_micro", "forecast_at", "look_failed_at"),
+        ]
         if (row.amount, row.thresholds) != (before["amount"], before["thresholds"]):
             # What was said was said of another amount.
             row.noted_percent = 0

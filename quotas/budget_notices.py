@@ -18,6 +18,7 @@ from control_plane.brokers.view import BudgetUseSeen
 from control_plane.mail import actions as mails
 from control_plane.mail.letter import Letter
 from penstock.rules.budgets import BYTES, COST, NOTIFY, REFUSE, REFUSE_PRODUCE, SLOW, STOP_GROWTH
+from penstock.rules.rating import grouped_amount
 from penstock.rules.timestamps import moment_of
 from quotas.budget_queries import Rates, unit_of
 from quotas.models import Budget
@@ -100,11 +101,11 @@ def _currency(tenant: Tenant, rates: Rates) -> str:
 
 
 def shown(measure: str, amount: int, currency: str) -> str:
-    """As people read it: 41.2 GB, 1,200 messages, 12.50 USD."""
+    """As people read it: 41.2 GB, 1,200 messages, 12.50 USD, 0.0042 USD."""
     if measure == BYTES:
         return size(amount)
     if measure == COST:
-        return f"{amount / 1_000_000:,.2f} {currency}" if currency else f"{amount:,} {unit_of('')}"
+        return f"{grouped_amount(amount)} {currency}" if currency else f"{amount:,} {unit_of('')}"
     return f"{amount:,} message{'' if amount == 1 else 's'}"
 
 

@@ -25,6 +25,7 @@ from control_plane.mail.letter import Letter
 from penstock.contract.errors import LimitExceeded
 from penstock.contract.topic_settings import UNLIMITED
 from penstock.rules.budgets import STOP_GROWTH
+from penstock.rules.rating import grouped_amount
 from quotas.models import Budget
 from tenants import actions as tenants
 from tenants.models import Tenant
@@ -79,8 +80,15 @@ def look(expect: Expect, kept: Kept, now: datetime) -> int:
         except Exception:
             # A fault of the service with one tenant. The others must not wait for it, nor what comes after this.
             _log.exception("a ceiling was not looked at", extra={"budget": row.public_id})
-            Budget.objects.filter(pk=row.pk).update(forecast_at=now)
+            Budget.objects.filter(pk=row.pk).update(forecast_at=now, look_failed_at=row.look_failed_at or now)
     return changed
+
+
+def failing() -> int:
+    """Ceilings whose last look failed: what they say of growth is of a time before."""
+    return Budget.objects.filter(
+        policy=STOP_GROWTH, tenant__closed_at=None, look_failed_at__isnull=False
+    ).count()
 
 
 def is_stopped(row: Budget) -> bool:
@@ -92,6 +100,7 @@ def changed_by_people(row: Budget) -> None:
     """After a change by people: an amount that is far enough above the forecast releases at once. The caller saves."""
     if row.policy != STOP_GROWTH:
         row.growth_stopped_at = row.kept_bytes_max = row.forecast_micro = row.forecast_at = None
+        row.look_failed_at = None
     elif row.forecast_micro is None or _clears(row, row.forecast_micro):
         row.growth_stopped_at = row.kept_bytes_max = None
 
@@ -108,7 +117,8 @@ def refusal(tenant: Tenant, what: str) -> LimitExceeded | None:
         return None
     return LimitExceeded(
         f"{COST_CEILING}: {what} would raise the cost, and this month is expected to cost"
-        f" {_money(row.forecast_micro or 0)}, where the budget {row.name!r} allows {_money(row.amount)};"
+        f" {grouped_amount(row.forecast_micro or 0)}, where the budget {row.name!r} allows"
+        f" {grouped_amount(row.amount)};"
         f" clears when less than {CLEARS_PERCENT} % of that is expected, or once a person of the tenant who is owner,"
         " admin or billing raises it",
         limit=COST_CEILING,
@@ -152,7 +162,7 @@ def _note(seen: Budget, expected: Expected | None, kept_bytes: int | None, now: 
         if row is None or row.policy != STOP_GROWTH or tenant.closed_at is not None:
             return False  # it was changed meanwhile
         row.tenant = tenant
-        row.forecast_at, before = now, is_stopped(row)
+        row.forecast_at, row.look_failed_at, before = now, None, is_stopped(row)
         row.forecast_micro = None if expected is None else expected.cost_micro
         if expected is not None and not before and expected.cost_micro >= row.amount:
             row.growth_stopped_at = now
@@ -160,7 +170,12 @@ def _note(seen: Budget, expected: Expected | None, kept_bytes: int | None, now: 
                 row.kept_bytes_max = max(kept_bytes + kept_bytes // MORE_PART, kept_bytes + MORE_BYTES_MIN)
         elif before and (expected is None or (expected.is_whole and _clears(row, expected.cost_micro))):
             row.growth_stopped_at = row.kept_bytes_max = None
-        row.save(update_fields=["forecast_at", "forecast_micro", "growth_stopped_at", "kept_bytes_max"])
+        row.save(
+            update_fields=[
+                *("forecast_at", "look_failed_at", "forecast_micro"),
+                *("growth_stopped_at", "kept_bytes_max"),
+            ]
+        )
         if is_stopped(row) == before:
             return False
         _say(row, "" if expected is None else expected.currency)
@@ -190,12 +205,12 @@ def _say(row: Budget, currency: str) -> None:
 def letter_of(row: Budget, currency: str) -> Letter:
     """To an owner: growth is stopped, or goes on."""
     of, stopped = row.tenant.name, is_stopped(row)
-    expected = f"{_money(row.forecast_micro or 0)} {currency}".rstrip()
+    expected = f"{grouped_amount(row.forecast_micro or 0)} {currency}".rstrip()
+    amount = f"{grouped_amount(row.amount)} {currency}".rstrip()
     return Letter(
         subject=f"{of} {'has reached' if stopped else 'is below'} its ceiling {row.name}",
         paragraphs=(
-            f"This month is expected to cost {expected}, and the ceiling is {_money(row.amount)} {currency}".rstrip()
-            + ".",
+            f"This month is expected to cost {expected}, and the ceiling is {amount}.",
             "New topics, more partitions and copies, and longer retention are refused until less is expected. What is"
             " kept grows by a twentieth at most: then new messages wait until retention has freed space. Owners, admins"
             " and people with the role billing can raise the amount; that works within seconds."
@@ -206,9 +221,3 @@ def letter_of(row: Budget, currency: str) -> Letter:
         link_says="Look at the budgets",
         after=(f"You own {of}. We write when growth is stopped and when it goes on.",),
     )
-
-
-def _money(micro: int) -> str:
-    """With two places, or as many as it has: 250.00, 0.00134."""
-    whole, part = divmod(micro, 1_000_000)
-    return f"{whole:,}.{f'{part:06d}'.rstrip('0'):0<2}"

@@ -88,6 +88,8 @@ class Budget(models.Model):
     forecast_micro = models.PositiveBigIntegerField(null=True)
     """What the month is expected to cost, as of the next one; None: it is not known."""
     forecast_at = models.DateTimeField(null=True)
+    look_failed_at = models.DateTimeField(null=True)
+    """Of a ceiling: since when looks at it fail; None: the last one did not."""
     noted_period_ms = models.BigIntegerField(default=0)
     """The first ms of the period that the next two are of."""
     noted_percent = models.PositiveIntegerField(default=0)

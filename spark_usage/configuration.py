@@ -88,7 +88,7 @@ class Configuration(Settings, frozen=True, kw_only=True):
     """Spark."""
     pipeline_interval_s: Annotated[float, Meta(gt=0)] = 10.0
     """Between two rounds at least; after a long round up to half a minute. A wake-up ends the pause."""
-    bronze_days: Annotated[int, Meta(ge=62)] | None = 400
+    bronze_days: Annotated[int, Meta(ge=62, le=100_000)] | None = 400
     """Days that the pipeline keeps its copies of records of `__usage` after the day of their append; null keeps them
     permanently, as brokers do. Longer than invoices can be disputed: a month, its payment and 150 days of a payer's
     dispute are some 215 days, and a yearly audit asks for 13 months."""

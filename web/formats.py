@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.rules.rating import MICRO, shown_amount
+from penstock.rules.rating import MICRO, grouped_amount
 from penstock.rules.timestamps import moment_of
 from web import charts
 
@@ -124,8 +124,7 @@ def time_of(timestamp_ms: int) -> str:
 
 def amount(micro: int, minor_digits: int, currency: str) -> str:
     """Micro-units as money: `1,234.50 USD`; finer than cents only where those digits are not 0."""
-    whole, point, decimals = shown_amount(abs(micro), minor_digits).partition(".")
-    return f"{'−' if micro < 0 else ''}{int(whole):,}{point}{decimals} {currency}"
+    return f"{'−' if micro < 0 else ''}{grouped_amount(abs(micro), minor_digits)} {currency}"
 
 
 def rounded(micro: int, minor_digits: int) -> int:

@@ -163,7 +163,11 @@ class BudgetBooks:
     def _grant(self, book: _Book, account: _Account, want: Want, budget: Budget, now_ms: float) -> None:
         missing = want.wants - account.unused
         left = budget.amount - book.use.granted
-        if budget.refuses and account.unused + max(0, left) < want.needs and left * REST <= budget.amount:
+        # What others hold and have not used is not gone: they use it, or give it back within seconds.
+        others = sum(one.unused for one in book.accounts.values() if one is not account)
+        if (left + others) * REST > budget.amount:
+            book.use = replace(book.use, short_of=0)
+        elif budget.refuses and account.unused + max(0, left) < want.needs:
             book.use = replace(book.use, short_of=budget.amount)
         if not budget.refuses or missing <= 0 or left <= 0:
             return

@@ -14,6 +14,7 @@ from penstock.cli.topic_changes import timeout_option
 from penstock.cli.whose import client_for, whose_option
 from penstock.contract.errors import NotFound
 from penstock.rest.client import RestClient, segment
+from penstock.rules.rating import grouped_amount
 
 _MEASURES = ("cost", "bytes", "messages")
 _POLICIES = ("notify", "slow", "refuse_produce", "refuse", "stop_growth")
@@ -287,9 +288,9 @@ def _policy(one: dict[str, Any]) -> str:
 
 def _shown(one: dict[str, Any], amount: int) -> str:
     if one["measure"] == "cost":
-        return f"{Decimal(amount) / _MICRO:,.2f} {one['unit'].removeprefix('micro-')}".rstrip()
+        return f"{grouped_amount(amount)} {one['unit'].removeprefix('micro-')}".rstrip()
     if one["measure"] == "messages":
-        return f"{amount:,} messages"
+        return f"{amount:,} message{'' if amount == 1 else 's'}"
     for unit in ("TB", "GB", "MB", "kB"):
         if amount >= SIZES[unit]:
             return f"{Decimal(amount) / SIZES[unit]:,.1f} {unit}"

@@ -2,13 +2,12 @@
 evidence bundle without any connection.
 """
 
-import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import click
 from rich.markup import escape
@@ -19,7 +18,7 @@ from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import rest_client, settings
 from penstock.cli.rest_documents import RestDocuments
-from penstock.contract.anchor_documents import is_day
+from penstock.contract.anchor_documents import DOCUMENT_BYTES_MAX, is_day
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import profile_file
 from penstock.rest.client import RestClient
@@ -61,10 +60,12 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
 )
 @click.option(
     "--anchor",
-    "anchor_from",
+    "anchors_from",
     metavar="FILE|URL",
+    multiple=True,
     help="With --bundle: a file of `penstock invoice anchor`, or a day's anchors as the service publishes them, from a"
-    " file or from https://SERVICE/v1/anchors/DAY. Kept, or kept by others, since before anyone had a reason to lie.",
+    " file or from https://SERVICE/v1/anchors/DAY. Kept, or kept by others, since before anyone had a reason to lie."
+    " May be given several times.",
 )
 @click.option(
     "--anchor-key",
@@ -102,7 +103,7 @@ def verify_invoice(
     context: click.Context,
     invoice_id: str | None,
     bundle_file: Path | None,
-    anchor_from: str | None,
+    anchors_from: tuple[str, ...],
     anchor_key: str | None,
     price_book_sha256: str | None,
     receipts_files: tuple[Path, ...],
@@ -129,17 +130,18 @@ def verify_invoice(
         raise click.UsageError("--receipts-complete says something of --receipts, and none is given")
     if invoice_id is None and bundle_file is None:
         raise click.UsageError("Name an invoice, or a bundle of one with --bundle.")
-    if anchor_key is not None and anchor_from is None:
+    if anchor_key is not None and not anchors_from:
         raise click.UsageError("--anchor-key says something of --anchor, and none is given")
-    if anchor_from is not None and bundle_file is None:
+    if anchors_from and bundle_file is None:
         raise click.UsageError(
             "--anchor is for a bundle: online the brokers' word and the notes are compared."
         )
-    anchor = None if anchor_from is None else _anchor(anchor_from, anchor_key, timeout)
+    anchors = [_anchor(source, anchor_key, timeout) for source in anchors_from]
     receipts = Receipts.merged(*map(read_receipts, receipts_files)) if receipts_files else None
     file = profile_file().with_name(FILE) if notes_file is None else notes_file
 
     def proven(invoice: str, documents: "Documents", reads: "Reads", tenant: str, tell: _Tell) -> Report:
+        from penstock.verification.bundle_reads import Bundle
         from penstock.verification.proving import prove
 
         return prove(
@@ -151,7 +153,8 @@ def verify_invoice(
             receipts=receipts,
             receipts_complete=receipts_complete,
             from_bundle=bundle_file is not None,
-            anchor=anchor,
+            anchors=anchors,
+            made_ms=reads.header.made_at_ms if isinstance(reads, Bundle) else None,
             progress=tell,
         )
 
@@ -165,7 +168,7 @@ def verify_invoice(
     else:
         _print(report, away=away)
         if bundle_file is not None:
-            _say_compared(read_notes(file, report.tenant), anchor, receipts is not None)
+            _say_compared(read_notes(file, report.tenant), anchors, receipts is not None)
     if not report.proven:
         sys.stdout.flush()
         context.exit(int(_CODES[report.verdict]))
@@ -178,9 +181,12 @@ def _anchor(source: str, key: str | None, timeout: float) -> Anchor:
     parts = urlsplit(source)
     # What everyone may read takes no credential, and none may go to a server that only publishes.
     with RestClient(f"{parts.scheme}://{parts.netloc}") as rest:
-        found = rest.get(f"{parts.path}?{parts.query}" if parts.query else parts.path, timeout_s=timeout)
-    anchor = read_anchor(json.dumps(found).encode(), source, key)
-    asked = parts.path.rpartition("/")[2]
+        found = rest.text(f"{parts.path}?{parts.query}" if parts.query else parts.path, timeout_s=timeout)
+    if len(found or "") > DOCUMENT_BYTES_MAX:
+        raise InvalidRequest(f"{source}: is no anchor: over {DOCUMENT_BYTES_MAX} bytes")
+    anchor = read_anchor((found or "").encode(), source, key)
+    # A copy may be called DAY.anchors, or its address end in a slash.
+    asked = unquote(parts.path).rstrip("/").rpartition("/")[2][:10]
     if isinstance(anchor, DayAnchors) and is_day(asked) and anchor.day != asked:
         # It may be a later one, made up since.
         raise InvalidRequest(f"{source}: is of {anchor.day}, another day than was asked for")
@@ -234,10 +240,10 @@ def _from_bundle(file: Path, invoice_id: str | None, proven: "_Proven") -> tuple
     return report, _DELETED if header.log else "not in the bundle"
 
 
-def _say_compared(notes: Notes, anchor: Anchor | None, receipts: bool) -> None:
+def _say_compared(notes: Notes, anchors: Sequence[Anchor], receipts: bool) -> None:
     """What the maker of the bundle could not make up."""
     kept = [
-        *([] if anchor is None else [_called(anchor)]),
+        *map(_called, anchors),
         *([] if notes.billing is None else ["what this machine noted"]),
         *(["receipts"] if receipts else []),
     ]

@@ -389,6 +389,14 @@ def shown_amount(amount_micro: int, minor_digits: int) -> str:
     return f"{'-' if amount_micro < 0 else ''}{whole}{'.' + places if places else ''}"
 
 
+def grouped_amount(amount_micro: int, minor_digits: int = CENT_DIGITS) -> str:
+    """As `shown_amount`, with commas between thousands: `1,234.50`, `0.0153`."""
+    whole, point, places = shown_amount(amount_micro, minor_digits).partition(".")
+    # The sign stands before a 0 that has none of its own.
+    sign = "-" if whole.startswith("-") else ""
+    return f"{sign}{int(whole.removeprefix('-')):,}{point}{places}"
+
+
 def change_text(kind: str, change_micro: int) -> str:
     """What a credit note's change of a charge means to people. The change is what the charge is higher by."""
     higher, lower = _CHANGES.get(kind, ("higher", "lower"))

@@ -136,16 +136,35 @@ def check_bundled(
     position: "ChainPosition",
     chain: BillingChain,
     notes: Notes,
-    anchor: Anchor | None,
+    anchors: Sequence[Anchor],
+    made_ms: int | None,
 ) -> Iterator[Problem]:
-    """What a bundle's chain contradicts of an anchor, and what of anchor and notes it cannot be compared with."""
+    """What a bundle's chain contradicts of the anchors, and what of anchors and notes it cannot be compared with. One
+    anchor that shows the invoice is enough. `made_ms`: when the bundle was made, None = after all anchors.
+    """
     ends = len(chain.entries)
     if notes.billing is not None and notes.billing.sequence > ends and invoice.number not in notes.invoices:
         yield _not_compared(f"this machine noted entry {notes.billing.sequence}, the bundle's ends at {ends}")
-    if anchor is None:
-        return
+    found = [list(_compare_anchor(invoice, position, chain, anchor, made_ms)) for anchor in anchors]
+    is_shown = any(not problems for problems in found)
+    yield from (one for problems in found for one in problems if one.is_wrong or not is_shown)
+    days: dict[tuple[str, str], DayAnchors] = {}
+    for anchor in anchors:
+        if isinstance(anchor, DayAnchors) and days.setdefault((anchor.day, anchor.key), anchor) != anchor:
+            yield _altered(CHAIN, f"two different documents of {anchor.day} are signed by one key")
+
+
+def _compare_anchor(
+    invoice: InvoiceDocument,
+    position: "ChainPosition",
+    chain: BillingChain,
+    anchor: Anchor,
+    made_ms: int | None,
+) -> Iterator[Problem]:
+    """Nothing: the invoice is as the anchor has it."""
+    ends = len(chain.entries)
     if isinstance(anchor, DayAnchors):
-        yield from _compare_day(invoice, position, chain, anchor)
+        yield from _compare_day(invoice, position, chain, anchor, made_ms)
         return
     if anchor.sequence > ends:
         yield _not_compared(f"the anchor is entry {anchor.sequence}, the bundle's ends at {ends}")
@@ -156,12 +175,23 @@ def check_bundled(
 
 
 def _compare_day(
-    invoice: InvoiceDocument, position: "ChainPosition", chain: BillingChain, anchor: DayAnchors
+    invoice: InvoiceDocument,
+    position: "ChainPosition",
+    chain: BillingChain,
+    anchor: DayAnchors,
+    made_ms: int | None,
 ) -> Iterator[Problem]:
-    """The day's document holds the newest entry that the chain had at its end."""
+    """The day's document holds the newest entry that the chain had at its end: one that a bundle from before that has
+    not, where the chain went on.
+    """
     newest = anchor.newest(invoice.tenant, chain.entries)
     begun = [entry for entry in chain.entries if entry.at_ms < anchor.end_ms]
-    if newest is None and begun:
+    goes_on = len(begun) < len(chain.entries) or made_ms is None or made_ms >= anchor.end_ms
+    if newest is None and begun and not goes_on:
+        yield _not_compared(
+            f"the anchors of {anchor.day} hold none of its entries, and the bundle was made before that day's end"
+        )
+    elif newest is None and begun:
         yield _altered(
             CHAIN,
             f"the anchors of {anchor.day} hold none of its entries, {len(begun)} of which were made before that"

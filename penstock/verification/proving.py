@@ -68,14 +68,16 @@ def prove(
     receipts: Receipts | None = None,
     receipts_complete: bool = False,
     from_bundle: bool = False,
-    anchor: Anchor | None = None,
+    anchors: Sequence[Anchor] = (),
+    made_ms: int | None = None,
     progress: Progress = lambda done, total, what: None,
 ) -> Report:
     """Read all that the invoice counts and report.
 
     `notes`: what this machine noted of the tenant; `price_book_sha256`: the hash of the prices as they were promised;
     `receipts`: what producers noted of their acknowledgements, `receipts_complete`: all producers of the tenant did.
-    `from_bundle`: all that is said is of an earlier time; `anchor`: an entry of the chain that was kept elsewhere.
+    `from_bundle`: all that is said is of an earlier time, of `made_ms`; `anchors`: entries of the chain that were kept
+    elsewhere.
     Raises only when nothing can be said: no broker answers, the key is refused, the invoice is a draft, or a document
     cannot be read (`InvalidRequest`). What is wrong stands in the report.
     """
@@ -91,7 +93,8 @@ def prove(
             receipts=receipts,
             receipts_complete=receipts_complete,
             from_bundle=from_bundle,
-            anchor=anchor,
+            anchors=anchors,
+            made_ms=made_ms,
             progress=progress,
         )
         if report.verdict is not Verdict.WRONG or attempt == _TRIES - 1:
@@ -128,7 +131,8 @@ def _prove_once(
     receipts: Receipts | None,
     receipts_complete: bool,
     from_bundle: bool,
-    anchor: Anchor | None,
+    anchors: Sequence[Anchor],
+    made_ms: int | None,
     progress: Progress,
 ) -> Report:
     chain, commitments, documents, reads = view.chain, view.commitments, view.documents, view.reads
@@ -141,7 +145,7 @@ def _prove_once(
         raise InvalidRequest(f"{invoice_id}: {message}; nothing was issued under this name")
     problems += history.check_document(invoice, position, commitments, chain, notes)
     if from_bundle:
-        problems += history.check_bundled(invoice, position, chain, notes, anchor)
+        problems += history.check_bundled(invoice, position, chain, notes, anchors, made_ms)
     previous = None
     if position.previous is not None:
         previous = _issued(documents, position.previous.object_id)

@@ -1,7 +1,7 @@
 """Ceilings of cost: what grows by itself stops while a month is expected to cost more, and goes on afterwards."""
 
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from billing import expected_costs
+from billing import expected_costs, metrics
 from billing.budget_usage import used_since
 from billing.expected_costs import expected_month
 from billing.models import Cut, Invoice, PriceBook, UsageDay
 from billing.price_actions import publish_first_price_book
 from billing.unit_rates import unit_rates
+from control_plane.api.metrics import registry
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
 from control_plane.brokers import client as brokers
@@ -191,6 +192,30 @@ def test_a_forecast_without_enough_days_counts_with_its_low_end(
         assert expected is not None and expected.cost_micro == micro
 
 
+def test_what_ended_as_the_month_began_and_what_others_owe_is_not_of_this_month(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced = SimpleNamespace(total_micro=1)
+    cost = SimpleNamespace(book=SimpleNamespace(currency="USD"), low=priced, expected=priced)
+    found = SimpleNamespace(cost=cost, is_tested=True)
+    monkeypatch.setattr(expected_costs, "month_forecast", lambda tenant, now: found)
+    first = datetime(2026, 11, 1, tzinfo=UTC)
+    book = PriceBook.objects.get()
+
+    def invoice(tenant: Tenant, end: datetime, total_micro: int) -> None:
+        cut = Cut.objects.create(tenant=tenant, period_start=end - timedelta(days=30), period_end=end)
+        values = {"status": "issued", "issued_at": end, "total_micro": total_micro, "price_book": book}
+        Invoice.objects.create(tenant=tenant, cut=cut, number=cut.pk, public_id=f"inv_{cut.pk}", **values)
+
+    invoice(house.tenant, first, 1_000)
+    invoice(make_house("other").tenant, first + timedelta(days=1), 10_000)
+    # By the clock of a zone ahead it is November, in UTC still October.
+    ahead = datetime(2026, 11, 1, 1, tzinfo=timezone.get_fixed_timezone(120))
+    for now, micro in ((first + timedelta(days=3), 1), (ahead, 1_001)):
+        expected = expected_month(house.tenant, now)
+        assert expected == Expected(cost_micro=micro, currency="USD"), now
+
+
 def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:
     ceiling(house)
     other = make_house("other")
@@ -207,6 +232,29 @@ def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:
         growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=minutes))
     assert growth.refusal(other.tenant, "it") is not None
     assert asked == [house.tenant, other.tenant], "the first of all is not asked again before its turn"
+
+
+def test_a_ceiling_whose_looks_fail_is_counted_until_one_succeeds(house: House) -> None:
+    row = ceiling(house)
+
+    def expect(tenant: Tenant, now: datetime) -> Expected:
+        raise RuntimeError("a fault")
+
+    def failing() -> float | None:
+        metrics.refresh()
+        return registry.get_sample_value("penstock_cost_ceilings_failing")
+
+    assert failing() == 0
+    for minutes in (0, 6):
+        growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=minutes))
+    row.refresh_from_db()
+    assert failing() == 1 and row.look_failed_at == NOW, "since the first that failed"
+    look(1, NOW + timedelta(minutes=12))
+    assert failing() == 0
+    growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=18))
+    assert failing() == 1
+    budget_actions.change(ACTOR, house.tenant, row.public_id, {"policy": "notify"})
+    assert failing() == 0, "it is no ceiling any more"
 
 
 def test_growth_stays_stopped_while_a_part_of_the_month_is_not_known(house: House) -> None:

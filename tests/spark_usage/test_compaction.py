@@ -1,5 +1,6 @@
 """Compaction of bronze loses and doubles no record wherever it is killed; the next round knows its place after it."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from spark_usage.compaction import Compacted, compact
 from spark_usage.configuration import BrokersConfiguration, Configuration
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.pipeline import Pipeline
-from spark_usage.sink_log import FOLDER, Mark, SinkLog, read_log, replace
+from spark_usage.sink_log import FOLDER, Changed, Mark, SinkLog, read_log, replace
 from tests.spark_usage.sink import DAY_MS, Sink, age_unnamed, day_of
 
 TODAY = day_of(10)
@@ -228,6 +229,50 @@ def test_a_runner_that_lost_its_turn_changes_nothing(stream: Stream) -> None:
     before = read_log(stream.data)
     assert compact(stream.data, before.end, TODAY, allowed=lambda: False).merged == 0
     assert read_log(stream.data) == before
+
+
+def test_a_log_that_another_runner_has_changed_stays_as_it_is(stream: Stream) -> None:
+    stream.grow(1)
+    before = read_log(stream.data)
+
+    def overtaken() -> bool:
+        stream.batch(1)
+        return True
+
+    with pytest.raises(Changed, match="another runner"):
+        compact(stream.data, before.end, TODAY, allowed=overtaken)
+    assert rows_in(read_log(stream.data)) == sorted(stream.rows)
+
+
+def test_a_log_that_says_that_a_file_is_gone_is_not_compacted(stream: Stream) -> None:
+    stream.grow(1)
+    before = read_log(stream.data)
+    gone = json.dumps(json.loads(before.entries[3].line) | {"action": "delete"}).encode()
+    lines = [*(entry.line for entry in before.entries), gone]
+    (stream.data / FOLDER / "9.compact").write_bytes(b"\n".join([b"v1", *lines]))
+    log = read_log(stream.data)
+    assert compact(stream.data, log.end, TODAY) == Compacted() and read_log(stream.data) == log
+
+
+def test_a_merged_file_that_is_large_and_more_than_half_a_turn_is_not_merged_again(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.grow(1, batches=20)
+    compact(stream.data, read_log(stream.data).end, TODAY, files_max=10)
+    log = read_log(stream.data)
+    assert len(log.settled) == 3 and len(log.fresh) == 10
+    rows = compaction._rows_of(log.fresh)
+    sizes = [entry.size for entry in log.settled]
+    assert len(compaction._to_extend(log, rows, 4 * sum(sizes))) == 3
+    assert len(compaction._to_extend(log, rows, 2 * max(sizes))) == 1
+    monkeypatch.setattr(compaction, "LARGE", min(sizes))
+    assert compaction._to_extend(log, rows, 4 * sum(sizes)) == []
+
+
+def test_a_mark_tells_files_of_one_name_and_another_size_apart(stream: Stream) -> None:
+    stream.grow(1, batches=1)
+    (entry,) = read_log(stream.data).entries
+    assert Mark().after([entry]) != Mark().after([dataclasses.replace(entry, size=entry.size + 1)])
 
 
 def test_a_merge_that_would_change_records_is_not_published(

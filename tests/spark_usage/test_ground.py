@@ -304,7 +304,9 @@ def test_a_record_of_the_future_is_of_the_day_on_which_it_is_read() -> None:
     assert days[2] in today
 
 
-@pytest.mark.parametrize(("days", "taken"), [(61, False), (0, False), (62, True), (None, True)])
+@pytest.mark.parametrize(
+    ("days", "taken"), [(61, False), (0, False), (62, True), (None, True), (100_000, True), (100_001, False)]
+)
 def test_an_open_month_cannot_be_let_expire(tmp_path: Path, days: int | None, taken: bool) -> None:
     file = tmp_path / "config.json"
     given = {

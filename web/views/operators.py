@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from billing import draft_queries, service_level_actions
+from billing import anchor_actions, draft_queries, service_level_actions
 from billing.queries import data_set_states
 from control_plane.audit.tallies import tallies
 from control_plane.brokers import client as brokers
@@ -18,6 +18,7 @@ from control_plane.outbox import queries as outbox
 from penstock.contract.audit_entries import REFUSED
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
+from quotas import growth
 from tenants import audited, queries
 from tenants.models import OperatorToken
 from web import rate_limit, sessions
@@ -77,6 +78,8 @@ def operator(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
         "drafts": draft_queries.drafts().count(),
         "alerts": draft_queries.alerts(timezone.now()),
         "months": service_level_actions.overdue_months(timezone.now()),
+        "anchor_days": anchor_actions.overdue_days(timezone.now()),
+        "ceilings": growth.failing(),
     }
     context |= first_answer(request, operator_live)
     return render(request, "web/operator.html", context)

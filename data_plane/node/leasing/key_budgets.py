@@ -9,7 +9,7 @@ from data_plane.node.leasing.pacing import slows
 from data_plane.node.ports import Clock
 from penstock.contract.errors import LimitExceeded, PenstockError, Throttled
 from penstock.contract.ids import TenantId
-from penstock.rules.budgets import BUDGET, DAY, REFUSE, SLOW, Budget, period_at
+from penstock.rules.budgets import BUDGET, DAY, PARTS, REFUSE, SLOW, Budget, period_at
 from penstock.rules.timestamps import moment_of
 
 RETRY_MS = 100
@@ -62,12 +62,13 @@ class KeyBudgets:
                 continue
             key = BudgetKey(self._tenant, budget.budget_id)
             wall_ms = self._clock.now_ms()
-            verdict = self._holder.verdict(key, budget, budget.produced(messages, size), now_ms, wall_ms)
+            parts = budget.produced(messages, size)
+            verdict = self._holder.verdict(key, budget, parts, now_ms, wall_ms)
             if verdict is Verdict.OPEN:
                 continue
             self._was_used()
             if verdict is Verdict.SPENT:
-                return LimitExceeded(self._spent(budget), limit=BUDGET)
+                return LimitExceeded(self._spent(budget, -(-parts // PARTS)), limit=BUDGET)
             return Throttled(
                 f"budget {budget.name!r}: this broker waits for its next part of what is left of"
                 f" {budget.amount} {budget.unit}; clears when the controller answers, usually within a second",
@@ -110,7 +111,8 @@ class KeyBudgets:
         owner = "" if key is None else key.owner
         return [budget for budget in budgets if budget.counts(topic, owner)]
 
-    def _spent(self, budget: Budget) -> str:
+    def _spent(self, budget: Budget, needs: int = 0) -> str:
+        """`needs`: units of the batch that was refused. It may be more than is left of a budget that is not full."""
         use = self._image.budget_use_of(BudgetKey(self._tenant, budget.budget_id))
         used = budget.amount if use is None else min(use.used, use.granted)
         ends_ms = period_at(budget.period, self._clock.now_ms())[1] if use is None else use.ends_ms
@@ -121,6 +123,8 @@ class KeyBudgets:
             if which
         )
         of = "today" if budget.period == DAY else "this month"
+        if used < budget.amount and needs > 1:
+            of += f", and this batch takes {needs}"
         return (
             f"budget {budget.name!r}{whose}: {used} of {budget.amount} {budget.unit} are used {of}; clears at"
             f" {moment_of(ends_ms):%Y-%m-%dT%H:%M:%SZ}, or within seconds once a person of the tenant who is owner,"

@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from billing import anchor_actions
+from billing import metrics as billing_metrics
 from billing.anchor_models import AnchorKey, DayAnchor
 from billing.models import BillingEntry
+from control_plane.api.metrics import registry
 from control_plane.audit import queries as audit
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
@@ -58,7 +60,7 @@ def test_a_day_is_published_once_after_it_has_settled_and_holds_each_chains_newe
         assert found.newest("tn_other", held) is None, "the tenant is in it"
         assert tenant.public_id not in row.content and newest.hash not in row.content
     (entry,) = [one for one in audit.entries(SYSTEM_TENANT) if one.action == "billing_anchors.publish"]
-    assert entry.after["document_sha256"] == row.document_sha256
+    assert entry.after["document_sha256"] == row.document_sha256 and entry.after["chains"] == 2
 
 
 def _entry(row: BillingEntry) -> dict[str, object]:
@@ -78,6 +80,25 @@ def test_days_are_chained_by_one_key_and_no_leaf_is_of_two_days(world: World) ->
     assert one["document"]["previous_sha256"] == "0" * 64
     assert not {*one["document"]["leaves"]} & {*other["document"]["leaves"]}
     assert published(2) is None, "no day before a published one"
+    third = published(4)
+    assert third is not None
+    assert json.loads(third.content)["document"]["previous_sha256"] == second.document_sha256
+    listed = [one["day"] for one in call("GET", "/v1/anchors").body["days"]]
+    assert listed == [f"{row.day}" for row in (third, second, first)], "the newest first"
+
+
+def test_days_that_are_not_published_are_counted_an_hour_after_they_have_settled(world: World) -> None:
+    def overdue(days: int, later: timedelta = anchor_actions.OVERDUE) -> int:
+        return anchor_actions.overdue_days(_morning(days) + later)
+
+    assert overdue(9) == 0, "no chain has begun"
+    billed(world, "acme")
+    assert overdue(1, anchor_actions.OVERDUE - timedelta(seconds=1)) == 0
+    assert (overdue(1), overdue(3)) == (1, 3)
+    published(3)
+    assert (overdue(3), overdue(4), overdue(1)) == (0, 1, 0)
+    billing_metrics.refresh()
+    assert registry.get_sample_value("penstock_anchor_days_overdue") == 0
 
 
 def test_the_order_of_leaves_says_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

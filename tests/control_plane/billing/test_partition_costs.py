@@ -3,7 +3,7 @@
 import dataclasses
 import random
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from billing import (
     cost_answers,
+    cost_reports,
     leaderless_partitions,
     partition_costs,
     partition_usage,
@@ -19,6 +20,7 @@ from billing import (
     service_level_reports,
 )
 from billing.cost_reports import Asked, CostRow, Report
+from billing.models import UsageDay
 from control_plane import config
 from daemon.data_set_store import FolderStore, StoreUnavailable
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest
@@ -104,9 +106,27 @@ def test_partitions_add_up_to_the_topic_to_the_micro_unit(world: World, house: H
         assert divided.total.meters == whole.total.meters, by
     by_day = messages(answered(world, house, "day", "partition"))
     assert by_day[YESTERDAY.isoformat(), "0"] == 3_000 and (TODAY.isoformat(), "0") not in by_day
+    by_month = messages(answered(world, house, "month", "partition"))
+    assert by_month[f"{YESTERDAY:%Y-%m}", "0"] == 3_000
     costs = {row.values["partition"]: row.cost_micro for row in found.rows}
     only = answered(world, house, partition="2")
     assert only.total.cost_micro == costs["2"] > costs["10"] >= 0
+
+
+def test_a_partitions_days_add_up_and_rows_are_bounded(
+    world: World, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(
+        world,
+        {
+            YESTERDAY: [used(house, YESTERDAY, 0, "messages_in", 100)],
+            TODAY: [used(house, TODAY, number, "messages_in", 20) for number in range(30)],
+        },
+    )
+    assert messages(answered(world, house, "partition"))["0",] == 120
+    monkeypatch.setattr(cost_reports, "CELLS_MAX", 20)
+    with pytest.raises(InvalidRequest, match="more than 20 rows"):
+        answered(world, house, "partition")
 
 
 def test_every_amount_of_a_row_is_kept_however_it_is_divided() -> None:
@@ -234,6 +254,55 @@ def test_time_without_a_leader_is_read_by_partition_of_the_days_that_have_any(
         raise StoreUnavailable("no answer")
 
     assert leaderless_partitions.with_partitions(house.tenant, report, away).leaderless_partitions is None
+
+
+def test_partitions_without_a_leader_are_of_the_month_the_tenant_and_one_topic_each(world: World) -> None:
+    house, other = make_house("acme"), make_house("other")
+    middle, last, after = date(2026, 1, 15), date(2026, 1, 31), date(2026, 2, 1)
+    most = leaderless_partitions.PARTITIONS_MAX
+    made_again = topic_id("orders, made again")
+    published(
+        world,
+        {
+            middle: [used(house, middle, 0, "leaderless_ms", 10**6)],
+            last: [
+                *(
+                    used(house, last, number, "leaderless_ms", (number + 1) * 1_000)
+                    for number in range(most + 2)
+                ),
+                used(house, last, 1, "leaderless_ms", 999_000, topic_id=made_again),
+            ],
+            after: [used(house, after, 0, "leaderless_ms", 10**6)],
+        },
+    )
+    for tenant, day in ((other.tenant, middle), (house.tenant, last), (house.tenant, after)):
+        UsageDay.objects.create(
+            tenant=tenant,
+            topic_id=topic_id("orders"),
+            topic="orders",
+            day=day,
+            meter="leaderless_ms",
+            quantity=1,
+        )
+    report = service_level_reports.month_report(house.tenant, f"{TODAY:%Y-%m}", datetime.now(UTC))
+    january = dataclasses.replace(
+        report,
+        document=msgspec.structs.replace(report.document, month="2026-01"),
+        leaderless=cast(Any, ("some",)),
+    )
+    shown = leaderless_partitions.with_partitions(house.tenant, january, lambda: FolderStore(world.datasets))
+    found = shown.leaderless_partitions
+    assert found is not None and len(found) == most and shown.leaderless_partitions_more == 3
+    assert [(one.partition, one.seconds) for one in found[:3]] == [
+        (1, 999),
+        (most + 1, most + 2),
+        (most, most + 1),
+    ]
+    assert found[0].topic_id == made_again != found[1].topic_id
+    for file in (world.datasets / "usage_hour").glob("run=*/*.parquet"):
+        file.unlink()
+    away = leaderless_partitions.with_partitions(house.tenant, january, lambda: FolderStore(world.datasets))
+    assert away.leaderless_partitions is None
 
 
 def test_rest_and_the_console_show_partitions(

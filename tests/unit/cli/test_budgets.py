@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.__main__ import cli
+from penstock.cli.budgets import _shown
 from penstock.cli.exit_codes import ExitCode
 from penstock.contract.errors import NotFound
 from tests.integration.rest.little_server import Answer, Asked, LittleServer, little_server
@@ -113,3 +114,8 @@ def test_a_budget_is_removed(service: LittleServer) -> None:
     ran = run("remove", "bud_1")
     assert ran.exit_code == 0, ran.output
     assert service.asked[-1].method == "DELETE"
+
+
+def test_a_use_below_a_cent_is_not_shown_as_nothing() -> None:
+    assert _shown(COST, 4_200) == "0.0042 USD"
+    assert _shown(COST, 1_234_500_000) == "1,234.50 USD"

@@ -232,6 +232,30 @@ def test_what_is_too_little_for_a_batch_spends_the_budget_everywhere() -> None:
     assert not cluster.brokers[TWO].holder.is_spent(KEY, cluster.budget, cluster.now_ms, cluster.wall_ms)
 
 
+@pytest.mark.parametrize("already_said", [False, True])
+def test_a_budget_of_which_an_idle_broker_gives_much_back_is_not_spent(already_said: bool) -> None:
+    cluster = Cluster(messages(100_000), 2, seed=1)
+    for _ in range(10):
+        cluster.produce(TWO, 2_000)
+        cluster.step(250)
+    for _ in range(50):
+        cluster.produce(ONE, 200, size=77)
+        cluster.step(30)
+    assert cluster.verdicts[Verdict.SPENT] > 0
+    record = cluster.record
+    assert record is not None and record.unused > 20_000 and record.short_of == 0, "two holds a fifth"
+    if already_said:
+        assert cluster.books is not None
+        cluster.books._books[KEY].use = replace(record, short_of=100_000)
+    cluster.step(IDLE_MS + 1.0)
+    cluster.step(300)
+    record = cluster.record
+    assert record is not None and record.granted < 80_000 and record.short_of == 0
+    for broker in cluster.brokers.values():
+        broker.sees = record
+        assert not broker.holder.is_spent(KEY, cluster.budget, cluster.now_ms, cluster.wall_ms)
+
+
 def test_a_large_batch_spends_no_budget_of_which_much_is_left() -> None:
     cluster = Cluster(messages(10_000), 1, seed=16)
     for _ in range(20):

@@ -20,6 +20,7 @@ from penstock.rules.rating import (
     Tier,
     amount_text,
     credit,
+    grouped_amount,
     line_amount_micro,
     line_id,
     rate,
@@ -164,6 +165,14 @@ def test_the_id_of_a_line_tells_invoice_meter_prices_and_period() -> None:
 )
 def test_amounts_are_shown_with_the_places_of_the_currency(micro: int, digits: int, text: str) -> None:
     assert amount_text(micro, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("micro", "text"),
+    [(0, "0.00"), (1, "0.000001"), (9_900, "0.0099"), (1_234_500_000, "1,234.50"), (-1, "-0.000001")],
+)
+def test_an_amount_below_a_cent_is_not_shown_as_nothing(micro: int, text: str) -> None:
+    assert grouped_amount(micro) == text
 
 
 def _with(**changes: Any) -> dict[str, Any]:

@@ -37,11 +37,13 @@ from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
 from tests.unit.verification.test_proving import two_days
 
 
-def with_log(service: Service, file: Path, invoice: str = "inv_1") -> Report:
+def with_log(
+    service: Service, file: Path, invoice: str = "inv_1", made_at_ms: int = BEGIN_MS + 30 * DAY_MS
+) -> Report:
     """Record what proving reads; what it found then."""
     with file.open("wb") as out:
         writer = BundleWriter(
-            out.write, Header(format=1, invoice=invoice, tenant=TENANT, made_at_ms=BEGIN_MS, log=True)
+            out.write, Header(format=1, invoice=invoice, tenant=TENANT, made_at_ms=made_at_ms, log=True)
         )
         report = prove(invoice, RecordedDocuments(service, writer), RecordedReads(service, writer))
         writer.end()
@@ -267,12 +269,12 @@ def test_a_forged_bundle_that_agrees_with_itself_is_refused_by_an_anchor_alone(t
     honest.cut()
     bundle = Bundle(bundle_of(forged(), file))
     assert prove("inv_1", bundle, bundle, from_bundle=True).verdict is Verdict.PROVEN
-    report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=honest.head)
+    report = prove("inv_1", bundle, bundle, from_bundle=True, anchors=[honest.head])
     assert report.verdict is Verdict.WRONG
     (problem,) = report.problems
     assert problem.kind is Kind.HISTORY_ALTERED and "the anchor has another entry 2" in str(problem)
     true = Bundle(bundle_of(honest, tmp_path / "true.evidence"))
-    assert prove("inv_1", true, true, from_bundle=True, anchor=honest.head).verdict is Verdict.PROVEN
+    assert prove("inv_1", true, true, from_bundle=True, anchors=[honest.head]).verdict is Verdict.PROVEN
 
 
 def test_an_anchor_that_says_nothing_of_the_invoice_shows_nothing(tmp_path: Path) -> None:
@@ -286,16 +288,19 @@ def test_an_anchor_that_says_nothing_of_the_invoice_shows_nothing(tmp_path: Path
         (before, "is older: it says nothing of the invoice"),
         (service.head, "the bundle's ends at 2"),
     ):
-        report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=anchor)
+        report = prove("inv_1", bundle, bundle, from_bundle=True, anchors=[anchor])
         assert report.verdict is Verdict.PARTLY
         assert [one.kind for one in report.problems] == [Kind.UNPROVEN] and said in str(report.problems[0])
 
 
-def of_day(service: Service, day: str, secret: Ed25519PrivateKey) -> dict[str, Any]:
+def of_day(
+    service: Service, day: str, secret: Ed25519PrivateKey, newest: ChainPoint | None = None
+) -> dict[str, Any]:
     """What a service with this one tenant publishes at the day's end."""
+    head = newest or service.head
     document = AnchorsDocument(
         format=1, kind="billing_anchors", issuer="Penstock", day=day, previous_sha256="0" * 64,
-        leaves=(leaf(TENANT, day, service.head.sequence, service.head.hash),),
+        leaves=(leaf(TENANT, day, head.sequence, head.hash),),
     )  # fmt: skip
     return {
         "document": msgspec.to_builtins(document),
@@ -343,14 +348,75 @@ def test_a_published_day_refuses_a_forged_bundle_and_proves_an_honest_one(
         issuer="Penstock", day=late, key=key, leaves=frozenset([leaf(TENANT, late, 1, begun.hash)])
     )
     bundle = Bundle(true)
-    report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=early)
+    report = prove("inv_1", bundle, bundle, from_bundle=True, anchors=[early])
     assert report.verdict is Verdict.PARTLY and "is older" in str(report.problems[0])
     last_of_all = DayAnchors(issuer="Penstock", day="9999-12-31", key=key, leaves=frozenset(["0" * 64]))
-    report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=last_of_all)
+    report = prove("inv_1", bundle, bundle, from_bundle=True, anchors=[last_of_all])
     assert report.verdict is Verdict.WRONG and "of 9999-12-31 hold none" in str(report.problems[0])
     before_all = DayAnchors(issuer="Penstock", day="1999-01-01", key=key, leaves=frozenset(["0" * 64]))
-    report = prove("inv_1", bundle, bundle, from_bundle=True, anchor=before_all)
+    report = prove("inv_1", bundle, bundle, from_bundle=True, anchors=[before_all])
     assert report.verdict is Verdict.PARTLY and "of 1999-01-01, is older" in str(report.problems[0])
+
+
+def test_a_published_day_after_the_bundle_was_made_is_not_compared_where_the_chain_has_gone_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_PROFILE_FILE", str(tmp_path / "none.toml"))
+    service, secret = Service(two_days()), Ed25519PrivateKey.generate()
+    service.cut()
+    entries = service.chain()
+    made_ms = max(item["at_ms"] for item in entries)
+    file = tmp_path / "t.evidence"
+    with_log(service, file, made_at_ms=made_ms)
+    day = day_of(made_ms).isoformat()
+    copy, other = tmp_path / "a", tmp_path / "b"
+    copy.write_text(json.dumps(of_day(service, day, secret, ChainPoint(sequence=9, hash="9" * 64))))
+    other.write_text(json.dumps(of_day(service, day, secret)))
+
+    def verified(bundle: Path, *anchors: Path) -> Result:
+        named = [text for anchor in anchors for text in ("--anchor", str(anchor))]
+        return CliRunner().invoke(cli, ["verify-invoice", "--bundle", str(bundle), *named])
+
+    early = verified(file, copy)
+    assert early.exit_code == 10 and "the bundle was made before that day's end" in early.output
+    with_log(service, file, made_at_ms=DayAnchors(issuer="", day=day, key="", leaves=frozenset()).end_ms)
+    assert verified(file, copy).exit_code == 5, "the bundle reaches to its end"
+    assert verified(file, other).exit_code == 0
+    older = tmp_path / "c"
+    older.write_text(json.dumps({"sequence": 1, "hash": entries[0]["hash"]}))
+    assert verified(file, older).exit_code == 10
+    both = verified(file, other, older)
+    assert both.exit_code == 0 and " and the anchor of entry 1" in both.output, "one that shows it is enough"
+    assert verified(file, older, copy).exit_code == 5
+    contrary = verified(file, other, other, copy)
+    assert contrary.exit_code == 5 and f"documents of {day} are signed by one key" in contrary.output
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "text"),
+    [
+        ("/v1/anchors/2026-01-01", Answer(status=302, body={}), "status 302"),
+        ("/v1/anchors/1999-01-01/", None, "another day"),
+        ("/kept/1999-01-01.anchors", None, "another day"),
+        ("/v1/anchors/1999%2D01-01", None, "another day"),
+        ("/large", Answer(body=["0" * 1_000] * 17_000), "is no anchor: over"),
+        ("/empty", Answer(status=204, body=None), "is no anchor"),
+        ("/other", Answer(body=[]), "is no anchor"),
+    ],
+)
+def test_what_an_address_answers_that_is_no_days_anchors_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, answer: Answer | None, text: str
+) -> None:
+    monkeypatch.setenv("PENSTOCK_PROFILE_FILE", str(tmp_path / "none.toml"))
+    service = Service(two_days())
+    service.cut()
+    file = bundle_of(service, tmp_path / "t.evidence")
+    signed = Answer(body=of_day(service, "2026-01-02", Ed25519PrivateKey.generate()))
+    with little_server(lambda asked: signed if answer is None else answer) as server:
+        ran = CliRunner().invoke(
+            cli, ["verify-invoice", "--bundle", str(file), "--anchor", f"{server.url}{path}"]
+        )
+    assert ran.exit_code == 1 and text in str(ran.exception)
 
 
 def test_a_bundle_from_before_the_newest_note_is_not_called_wrong(tmp_path: Path) -> None:

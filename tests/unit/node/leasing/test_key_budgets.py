@@ -64,6 +64,15 @@ def test_a_spent_budget_says_which_how_much_when_it_clears_and_who_raises_it() -
     assert world.budgets.refusal("orders", 1, 10) is None, "a higher amount counts at once"
 
 
+def test_a_batch_that_is_more_than_what_is_left_says_so() -> None:
+    world = World(BUDGET)
+    world.spent(BUDGET, 9_000)
+    refusal = world.budgets.refusal("orders", 1, 1_001)
+    assert isinstance(refusal, LimitExceeded)
+    assert "9000 of 10000 bytes are used this month, and this batch takes 1001; clears at" in refusal.message
+    assert world.budgets.read_refusal("orders") is None
+
+
 def test_before_an_answer_a_broker_lets_its_floor_in_and_then_asks_for_a_moment() -> None:
     world = World(BUDGET)
     let_in = 0
