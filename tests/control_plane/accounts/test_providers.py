@@ -2,9 +2,12 @@
 
 import base64
 import json
+import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import jwt
@@ -164,6 +167,19 @@ def test_the_only_way_in_is_not_taken_away(provider: Provider) -> None:
     assert answer.status_code == 422 and "only way in" in answer.content.decode()
 
 
+def test_a_provider_that_is_configured_no_more_is_no_way_in(provider: Provider) -> None:
+    client = Client()
+    enter(client)
+    (row,) = ProviderIdentity.objects.all()
+    gone = ProviderIdentity.objects.create(
+        public_id="idn_gone", person=row.person, issuer="https://gone.example", subject="1"
+    )
+    answer = client.post(f"/account/identities/{row.public_id}/remove")
+    assert answer.status_code == 422 and "only way in" in answer.content.decode()
+    assert client.post(f"/account/identities/{gone.public_id}/remove").status_code == 302
+    assert [one.pk for one in ProviderIdentity.objects.all()] == [row.pk]
+
+
 def test_another_persons_identity_is_not_found_and_not_linked_twice(provider: Provider) -> None:
     enter(Client())
     known("bob@example.com")
@@ -264,6 +280,59 @@ def test_a_provider_that_is_away_is_said_to_be(provider: Provider, monkeypatch: 
     client = Client()
     assert client.get("/sign-in/with/acme")["Location"] == "/sign-in"
     assert "The sign-in with Acme failed" in notice_for(client)
+
+
+def test_a_provider_that_answers_byte_by_byte_is_ended(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes soon enough, and the answer never."""
+    monkeypatch.setattr(oidc, "TIMEOUT_S", 0.3)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{}")
+                while not ended.wait(0.02):
+                    connection.sendall(b" ")
+
+        thread = threading.Thread(target=drip, name="drip")
+        thread.start()
+        slow = msgspec.structs.replace(
+            config.current().sign_in_providers[0], issuer=f"http://127.0.0.1:{server.getsockname()[1]}"
+        )
+        try:
+            with pytest.raises(oidc.ProviderRefused, match="no whole answer within"):
+                oidc.start_url(slow, state="s", nonce="n", verifier="v")
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("issuer", "url", "taken"),
+    [
+        ("https://id.example", "https://id.example/keys", True),
+        ("https://id.example", "http://127.0.0.1:8080/keys", False),
+        ("https://id.example", "http://[::1]/keys", False),
+        ("https://127.0.0.1", "http://127.0.0.1:8080/keys", False),
+        ("http://127.0.0.1:9", "http://127.0.0.1:8080/keys", True),
+        ("http://127.0.0.1:9", "http://10.0.0.1/keys", False),
+        ("http://127.0.0.1:9", "file:///etc/passwd", False),
+    ],
+)
+def test_only_a_provider_on_this_host_leads_to_what_listens_on_this_host(
+    issuer: str, url: str, taken: bool
+) -> None:
+    known_as = ProviderConfig(
+        id="acme", name="Acme", issuer=issuer, client_id="c", client_secret=Secret("s" * 40)
+    )
+    if taken:
+        assert oidc._endpoint(known_as, {"jwks_uri": url}, "jwks_uri") == url
+        return
+    with pytest.raises(oidc.ProviderRefused, match="jwks_uri: an https URL required"):
+        oidc._endpoint(known_as, {"jwks_uri": url}, "jwks_uri")
 
 
 # -- answers that are not this browser's ----------------------------------------------------------------
@@ -370,6 +439,21 @@ def test_a_token_without_a_signature_or_signed_with_a_published_key_as_secret_is
     ):
         with pytest.raises(oidc.ProviderRefused):
             oidc.identity_in(known_as, token, keys=keys, nonce="n")
+    own = RSAKey.generate_key(2048, {"kid": "one"})
+    private = jwt.PyJWK.from_dict(dict(own.as_dict(private=True)))
+    signed = jwt.encode(claims, private, "RS256", headers={"kid": "one"})
+    for said, taken in (
+        ({}, True),
+        ({"alg": "none"}, False),
+        ({"use": "enc"}, False),
+        ({"alg": "HS256"}, False),
+    ):
+        published = {"keys": [own.as_dict(private=False) | said]}
+        if taken:
+            assert oidc.identity_in(known_as, signed, keys=published, nonce="n").subject == "1"
+            continue
+        with pytest.raises(oidc.ProviderRefused):
+            oidc.identity_in(known_as, signed, keys=published, nonce="n")
     wrong: dict[str, Any]
     for wrong in (
         {},
