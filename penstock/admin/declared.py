@@ -8,8 +8,9 @@ from penstock.admin.declaration import Declared, DeclaredAcl, DeclaredKey, Decla
 from penstock.admin.declared_changes import Change, Kind, Present, Sign, ids_of
 from penstock.admin.declared_limits import account_limits_changes, quotas_changes
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX
 from penstock.rules.access import ALLOW, DENY, circle_among, described_resource
-from penstock.rules.names import AUDIT_TOPIC
+from penstock.rules.names import AUDIT_TOPIC, check_display_name
 
 _FIXED = ("replication", "timestamp_type")
 """Settings of a topic that are chosen when it is made."""
@@ -131,11 +132,10 @@ def _accounts(wanted: Declared, present: Present, removals: list[Change], prune:
         return []
     if prune:
         removals += _removed(Kind.SERVICE_ACCOUNT, there, wanted.service_accounts)
-    return [
-        Change(kind=Kind.SERVICE_ACCOUNT, sign=Sign.ADD, name=name)
-        for name in wanted.service_accounts
-        if name not in there
-    ]
+    new = [name for name in wanted.service_accounts if name not in there]
+    for name in new:
+        check_display_name("service_accounts", name, KEY_NAME_LENGTH_MAX)
+    return [Change(kind=Kind.SERVICE_ACCOUNT, sign=Sign.ADD, name=name) for name in new]
 
 
 def _groups(
@@ -155,6 +155,7 @@ def _groups(
     for name, members in wanted.principal_groups.items():
         _require(members, known, f"group {name}")
         if name not in there:
+            check_display_name("principal_groups", name, KEY_NAME_LENGTH_MAX)
             changes.append(Change(kind=Kind.PRINCIPAL_GROUP, sign=Sign.ADD, name=name, body=members))
             continue
         before = tuple(sorted(names.get(one, one) for one in there[name]["members"]))

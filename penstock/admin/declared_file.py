@@ -27,7 +27,7 @@ from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access import ALLOW, DENY, TENANT, Acl, Scope, check_can_exist, check_scope
-from penstock.rules.names import check_display_name, check_printable_name, check_topic_name
+from penstock.rules.names import check_printable_name, check_topic_name
 from penstock.rules.principal_limits import PRINCIPAL_LIMIT_NAMES
 
 FILE_BYTES_MAX: Final = 10_000_000
@@ -229,14 +229,8 @@ class _Reader:
         self._checked(given.line, lambda: check_printable_name("name", name, _NAME_LENGTH_MAX))
         return name
 
-    def _display_name(self, given: _Value) -> str:
-        """Of what REST takes no look-alikes of."""
-        name = self._name(given)
-        self._checked(given.line, lambda: check_display_name("name", name, _NAME_LENGTH_MAX))
-        return name
-
     def _account(self, given: _Value) -> str:
-        return self._display_name(self._fields(given, ("name",), required=("name",))["name"])
+        return self._name(self._fields(given, ("name",), required=("name",))["name"])
 
     def _quotas(self, given: _Value) -> DeclaredQuotas:
         if not isinstance(given.value, dict):
@@ -378,7 +372,7 @@ class _Reader:
         members = {self._principal(one) for one in rows}
         if "everyone" in members:
             self._refuse(given.line, "members: everyone cannot be a member of a group")
-        return self._display_name(named["name"]), tuple(sorted(members))
+        return self._name(named["name"]), tuple(sorted(members))
 
     def _topic(self, given: _Value) -> DeclaredTopic:
         named = self._fields(given, ("name", "partitions", "settings"), required=("name",))

@@ -32,12 +32,17 @@ def test_a_key_that_is_exchanged_twice_has_two_successors_as_good_as_itself(
 ) -> None:
     """The answer of the first exchange is lost, or two programs exchange it at once."""
     ends = None if days is None else (timezone.now() + timedelta(days=days)).isoformat()
-    key, _ = key_of(house, account(house), **({} if ends is None else {"expires_at": ends}))
-    first = owner(house, "POST", f"keys/{key}/rotate", {"overlap_s": 60})
-    second = owner(house, "POST", f"keys/{key}/rotate", {"overlap_s": 30 * 86_400})
-    third = owner(house, "POST", f"keys/{key}/rotate", {"overlap_s": 0})
-    assert [one["expires_at"] for one in (first, second, third)] == [ends] * 3
-    assert second["replaces"]["expires_at"] == first["replaces"]["expires_at"], "the old one is not prolonged"
+    sa = account(house)
+    other, _ = key_of(house, sa, expires_at=(timezone.now() + timedelta(days=200)).isoformat())
+    owner(house, "POST", f"keys/{other}/rotate", {"overlap_s": 0})
+    key, _ = key_of(house, sa, **({} if ends is None else {"expires_at": ends}))
+    made = [
+        owner(house, "POST", f"keys/{key}/rotate", {"overlap_s": overlap_s})
+        for overlap_s in (120, 30 * 86_400, 60, 0)
+    ]
+    assert [one["expires_at"] for one in made] == [ends] * 4
+    until = [one["replaces"]["expires_at"] for one in made]
+    assert until[0] == until[1] > until[2] > until[3], "the old one is not prolonged"
     assert "no longer valid" in refused(house, "POST", f"keys/{key}/rotate", {})[1]
 
 

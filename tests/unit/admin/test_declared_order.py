@@ -1,10 +1,13 @@
-"""In which order the access list becomes what a file says: a run that stops on its way leaves no gap."""
+"""In which order the access list becomes what a file says: a run that stops on its way leaves no gap. And what is known
+to be refused before it begins.
+"""
 
 from itertools import product
 from typing import Any
 
 import pytest
 
+from penstock import InvalidRequest
 from penstock.admin.declaration import Declared, DeclaredAcl
 from penstock.admin.declared import difference
 from penstock.admin.declared_changes import Kind, Present, Sign
@@ -105,3 +108,17 @@ def test_an_entry_that_denies_goes_before_the_group_that_it_names() -> None:
 def test_a_default_that_allows_is_first_where_nothing_new_denies() -> None:
     found = difference(Declared(default="allow", acls=(entry("allow *"),)), Present(default="deny"))
     assert [one.kind for one in found] == [Kind.ACCESS, Kind.ACL]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("b\u0456lling", "look alike"), ("cafe\u0301", "NFKC"), ("\uff47", "NFKC"), ("billing ", "no space")],
+)
+def test_a_new_name_that_looks_like_another_is_refused_before_anything_is_done(name: str, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"service_accounts: .*{why}"):
+        difference(Declared(service_accounts=("billing", name)), Present())
+    with pytest.raises(InvalidRequest, match=f"principal_groups: .*{why}"):
+        difference(Declared(principal_groups={name: ()}), Present())
+    # One from before such names were refused stays.
+    there = ({"id": "sa_1", "name": name},)
+    assert difference(Declared(service_accounts=(name,)), Present(service_accounts=there)) == ()
