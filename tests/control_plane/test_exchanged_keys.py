@@ -3,10 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from control_plane.outbox import in_request
-from tenants.models import ApiKey
+from control_plane.outbox.models import Delivery
+from tenants.models import ApiKey, Tenant
 from tenants.roles import Role, Standing
 from tests.control_plane.test_access_lists import account, entry, key_of, owner, person, refused
 from tests.control_plane.world import House, call, make_house
@@ -73,6 +76,32 @@ def test_an_idempotency_key_exchanges_once_and_a_condition_is_refused(house: Hou
     stale = call("POST", path, body, token=token, If_Match='"1"')
     assert stale.status == 400 and "takes no condition" in stale.body["detail"]
     assert ApiKey.objects.filter(name="app").count() == 2
+
+
+def test_brokers_hear_when_an_exchanged_key_ends_and_the_tenant_is_locked_before_its_key(
+    house: House,
+) -> None:
+    key, _ = key_of(house, account(house))
+    with CaptureQueriesContext(connection) as queries:
+        owner(house, "POST", f"keys/{key}/rotate", {"overlap_s": 60})
+    rows = Delivery.objects.filter(kind="key", object_id=key)
+    assert sorted(rows.values_list("generation", flat=True)) == [1, 2]
+    locked = [
+        one["sql"].split(" FROM ")[1].split()[0]
+        for one in queries.captured_queries
+        if "FOR NO KEY" in one["sql"]
+    ]
+    ours = [table.strip('"') for table in locked if "tenants_" in table]
+    assert ours[0] == Tenant._meta.db_table and ApiKey._meta.db_table in ours
+
+
+def test_a_key_of_a_developer_exchanges_no_key_of_an_account(house: House) -> None:
+    key, _ = key_of(house, account(house))
+    theirs = call("POST", "/v1/keys", {"name": "mine"}, token=house.credentials[Standing.DEVELOPER]).body[
+        "key"
+    ]
+    assert refused(house, "POST", f"keys/{key}/rotate", {}, token=theirs)[0] == 403
+    assert ApiKey.objects.get(public_id=key).expires_at is None
 
 
 # -- keys that end themselves ---------------------------------------------------------------------------
