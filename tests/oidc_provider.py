@@ -18,6 +18,7 @@ from werkzeug.serving import make_server
 from local.free_ports import HOST, free_port
 
 CLIENT_ID, CLIENT_SECRET = "penstock", "a secret: of/the client"
+_METHODS = ("client_secret_basic", "client_secret_post")
 
 
 @dataclass
@@ -90,7 +91,7 @@ class _Client(ClientMixin):  # type: ignore[misc]  # Authlib has no types
         return client_secret == CLIENT_SECRET
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
-        return method == "client_secret_basic"
+        return method in _METHODS
 
     def check_response_type(self, response_type: str) -> bool:
         return response_type == "code"
@@ -104,7 +105,7 @@ def _app(provider: Provider) -> Flask:
     client = _Client(provider)
 
     class CodeGrant(grants.AuthorizationCodeGrant):  # type: ignore[misc]  # Authlib has no types
-        TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic",)
+        TOKEN_ENDPOINT_AUTH_METHODS = _METHODS
 
         def save_authorization_code(self, code: str, request: Any) -> None:
             asked = request.payload.data

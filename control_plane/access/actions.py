@@ -7,6 +7,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
+from control_plane.access import history
 from control_plane.access.models import KeyBinding
 from control_plane.audit.actor import Actor, ActorKind
 from penstock.contract import limits
@@ -87,7 +88,8 @@ def create_key(
 
 def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey, KeyText, ApiKey]:
     """A new key with the name, scopes and service account of `key`, its text, and `key`, which ends after `overlap`.
-    Until then both are valid. The new key ends when the old one would have.
+    Until then both are valid. The new key ends when the old one would have, had it never been exchanged: a second
+    exchange, after an answer that was lost, makes as good a key as the first.
 
     Raises `InvalidRequest` (it is revoked, or the overlap is out of bounds), `Forbidden`, `LimitExceeded` (both are
     counted while they overlap).
@@ -109,7 +111,7 @@ def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey
             actor,
             locked.tenant,
             name=locked.name,
-            expires_at=locked.expires_at,
+            expires_at=history.end_without_exchange(locked),
             scopes=[row.scope for row in locked.bindings.order_by("pk")],
             account=locked.service_account,
             replaces=None if overlap else locked,

@@ -18,7 +18,7 @@ from penstock.rules import access as rules
 from penstock.rules.access import Acl
 from penstock.rules.access_document import acl_of_document
 from quotas.queries import limits_of
-from tenants.models import ServiceAccount, Tenant
+from tenants.models import ApiKey, ServiceAccount, Tenant
 from tenants.queries import keys, people, service_accounts
 
 ACL_CREATE, ACL_DELETE, ACL_RESTORED = "acl.create", "acl.delete", "acl.restored"
@@ -26,6 +26,7 @@ DEFAULT, LIST_RESTORED = "access.default", "access.restored"
 GROUP_CREATE, GROUP_CHANGE = "principal_group.create", "principal_group.change"
 GROUP_DELETE, GROUP_RESTORED = "principal_group.delete", "principal_group.restored"
 ACCOUNT_DELETE, KEY_REVOKE = "service_account.delete", "key.revoke"
+KEY_END = "key.end"
 REMOVALS = (ACL_DELETE, GROUP_DELETE, ACCOUNT_DELETE, KEY_REVOKE)
 CHANGES_UNDONE_MAX = 20_000
 """Changes of a list that are gone back through for one restore: twice as many as a list has entries."""
@@ -217,6 +218,19 @@ def gone_with(removal: AuditEntry, principal: str) -> list[AuditEntry]:
             break
         found.append(entry)
     return found
+
+
+# -- keys -----------------------------------------------------------------------------------------------
+
+
+def end_without_exchange(key: ApiKey) -> datetime | None:
+    """When the key ends, or would have, had it never been exchanged; None: never."""
+    rows = audit.entries(key.tenant.public_id).filter(object_id=key.public_id, action=KEY_END)
+    first = rows.order_by("sequence").first()
+    if first is None:
+        return key.expires_at
+    before = first.before.get("expires_at")
+    return datetime.fromisoformat(before) if isinstance(before, str) else None
 
 
 # -- who is gone ----------------------------------------------------------------------------------------

@@ -340,12 +340,12 @@ def restore_key(actor: Actor, key: ApiKey, *, expires_at: datetime | None = None
         if not ended:
             raise InvalidRequest(f"key {key.public_id} is valid; exchange it for a new one instead")
         check_in_time(f"key {key.public_id}", min(ended), limits_of(locked.tenant).bin_days)
-        later = locked.expires_at is not None and locked.expires_at > now
+        last = history.end_without_exchange(locked)
         made, text = keys.create_key(
             actor,
             locked.tenant,
             name=locked.name,
-            expires_at=expires_at or (locked.expires_at if later else None),
+            expires_at=expires_at or (last if last is not None and last > now else None),
             scopes=[row.scope for row in locked.bindings.order_by("pk")],
             account=locked.service_account,
         )

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from control_plane.access import actions, queries
 from control_plane.api import etags, shapes
 from control_plane.rest.access_shapes import ScopeInput, ScopeShape, scope_of
+from control_plane.rest.callers import access_of
 from control_plane.rest.views import TenantView, answer_change, is_delivered, tagged
 from penstock.contract import limits
 from tenants import actions as tenant_actions
@@ -212,6 +213,14 @@ class KeyView(TenantView):
     counted = False
     """A key that uses up the tenant's calls can be revoked."""
 
+    def admit(self, request: Request) -> None:
+        own = self.caller.key
+        if request.method == "DELETE" and own is not None and own.public_id == self.kwargs["key"]:
+            # Who finds a key that leaked can end it, whatever it may do else: no right is gained by that.
+            self.access = access_of(self.caller, self.wanted_tenant(request))
+            return
+        super().admit(request)
+
     @extend_schema(
         operation_id="keys_get",
         parameters=[shapes.TENANT, shapes.ETAG],
@@ -228,7 +237,7 @@ class KeyView(TenantView):
         responses={200: ChangedKey, 202: ChangedKey, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, key: str) -> Response:
-        """Revoke a key. It is refused from now on, on open streams too."""
+        """Revoke a key. It is refused from now on, on open streams too. Every key may revoke itself."""
         row = tenants.key(self.tenant, key)
         with etags.unchanged(request, row):
             revoked = tenant_actions.revoke_key(self.actor, row)

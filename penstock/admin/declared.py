@@ -8,8 +8,9 @@ from penstock.admin.declaration import Declared, DeclaredAcl, DeclaredKey, Decla
 from penstock.admin.declared_changes import Change, Kind, Present, Sign, ids_of
 from penstock.admin.declared_limits import account_limits_changes, quotas_changes
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.access import ALLOW, circle_among, described_resource
-from penstock.rules.names import AUDIT_TOPIC
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX
+from penstock.rules.access import ALLOW, DENY, circle_among, described_resource
+from penstock.rules.names import AUDIT_TOPIC, check_display_name
 
 _FIXED = ("replication", "timestamp_type")
 """Settings of a topic that are chosen when it is made."""
@@ -58,14 +59,29 @@ def difference(
         *(Kind.WEBHOOK, Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.KEY, Kind.ACCOUNT_LIMITS),
         *(Kind.SERVICE_ACCOUNT, Kind.TOPIC),
     )
-    removals.sort(key=lambda one: order.index(one.kind))
+    # Of entries those that allow go first and those that deny come first: a run that stops on its way leaves no gap.
+    removals.sort(key=lambda one: (order.index(one.kind), _denies(one)))
+    acls.sort(key=lambda one: not _denies(one))
     # Limits are first, for what needs higher ones; those of an account before it has a key; keys come when what they
     # may do is there.
     steps = [
         *(*quotas_changes(wanted, present), *accounts, *account_limits),
         *(*groups, *topics, *acls, *keys, *webhooks, *removals),
     ]
-    return tuple([*default, *steps] if wanted.default == ALLOW else [*steps, *default])
+    return tuple(_with_default(steps, default, opens=wanted.default == ALLOW))
+
+
+def _with_default(steps: Sequence[Change], default: Sequence[Change], *, opens: bool) -> list[Change]:
+    """What opens comes first, but after new entries that deny; what closes comes last, but before such entries go."""
+    denying = [at for at, one in enumerate(steps) if _denies(one) and (one.sign is Sign.ADD) == opens]
+    at = 0 if opens else len(steps)
+    if denying:
+        at = denying[-1] + 1 if opens else denying[0]
+    return [*steps[:at], *default, *steps[at:]]
+
+
+def _denies(change: Change) -> bool:
+    return change.kind is Kind.ACL and isinstance(change.body, DeclaredAcl) and change.body.effect == DENY
 
 
 def _known(wanted: Declared, present: Present, prune: bool) -> set[str]:
@@ -116,11 +132,10 @@ def _accounts(wanted: Declared, present: Present, removals: list[Change], prune:
         return []
     if prune:
         removals += _removed(Kind.SERVICE_ACCOUNT, there, wanted.service_accounts)
-    return [
-        Change(kind=Kind.SERVICE_ACCOUNT, sign=Sign.ADD, name=name)
-        for name in wanted.service_accounts
-        if name not in there
-    ]
+    new = [name for name in wanted.service_accounts if name not in there]
+    for name in new:
+        check_display_name("service_accounts", name, KEY_NAME_LENGTH_MAX)
+    return [Change(kind=Kind.SERVICE_ACCOUNT, sign=Sign.ADD, name=name) for name in new]
 
 
 def _groups(
@@ -140,6 +155,7 @@ def _groups(
     for name, members in wanted.principal_groups.items():
         _require(members, known, f"group {name}")
         if name not in there:
+            check_display_name("principal_groups", name, KEY_NAME_LENGTH_MAX)
             changes.append(Change(kind=Kind.PRINCIPAL_GROUP, sign=Sign.ADD, name=name, body=members))
             continue
         before = tuple(sorted(names.get(one, one) for one in there[name]["members"]))
@@ -250,7 +266,9 @@ def _acls(
         )
         there[acl] = one["id"]
         if prune and acl not in kept:
-            removals.append(Change(kind=Kind.ACL, sign=Sign.REMOVE, name=acl_text(acl), id=one["id"]))
+            removals.append(
+                Change(kind=Kind.ACL, sign=Sign.REMOVE, name=acl_text(acl), id=one["id"], body=acl)
+            )
     _require((acl.principal for acl in wanted.acls), known, "acls")
     return [
         Change(kind=Kind.ACL, sign=Sign.ADD, name=acl_text(acl), body=acl)

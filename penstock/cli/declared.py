@@ -27,7 +27,7 @@ from penstock.cli.topic_changes import timeout_option
 from penstock.contract import limits
 from penstock.contract.api_keys import MalformedApiKey, parse_api_key
 from penstock.contract.errors import Forbidden, InvalidRequest, PenstockError
-from penstock.rest.client import RestClient
+from penstock.rest.client import RestClient, segment
 
 DIFFERENT = 2
 """What `penstock diff` ends with where something differs; 1 is an error of any kind."""
@@ -215,8 +215,8 @@ def _client(wanted: Declared, token_file: Path | None, tenant: str | None) -> Re
 
 
 def _must_be_able(rest: RestClient, changes: Sequence[Change], timeout: float) -> None:
-    """Limits are what most callers may not set, and no key those of its own account: asked before anything is done.
-    Raises `Forbidden`, and what the service says of limits that cannot be.
+    """Limits are what most callers may not set, and no key those of its own account, which it does not delete either:
+    asked before anything is done. Raises `Forbidden`, and what the service says of limits that cannot be.
     """
     for one in changes:
         if one.kind is Kind.QUOTAS:
@@ -232,6 +232,8 @@ def _must_be_able(rest: RestClient, changes: Sequence[Change], timeout: float) -
                 rest.delete(f"{path}?dry_run=true", timeout_s=timeout)
             elif path:
                 rest.put(f"{path}?dry_run=true", one.body, timeout_s=timeout)
+        elif one.kind is Kind.SERVICE_ACCOUNT and one.sign is Sign.REMOVE:
+            rest.delete(f"/v1/service-accounts/{segment(one.id)}?dry_run=true", timeout_s=timeout)
 
 
 def _read(stream: BinaryIO) -> Declared:

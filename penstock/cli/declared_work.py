@@ -197,7 +197,15 @@ class Work:
         """One whose secret cannot be written down is deleted again. Raises `ConfigurationError`."""
         if self._new_keys is None:
             raise AssertionError("a webhook is made, and there is no output for its secret")
-        made = self._call(self._rest.post, "/v1/webhooks", change.body)
+        there = f"if penstock webhook list shows {change.name} now"
+        lost = f"{there}, its secret is lost: penstock webhook rotate makes another"
+        try:
+            made = self._call(self._rest.post, "/v1/webhooks", change.body)
+        except _MAY_BE_MADE as error:
+            raise type(error)(f"{error.message}; {lost}") from error
+        except KeyboardInterrupt:
+            say(lost)
+            raise
         try:
             self._new_keys.keep_secret(made)
         except OSError as error:

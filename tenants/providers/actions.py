@@ -149,7 +149,10 @@ def unlink(actor: Actor, person: Person, public_id: str) -> None:
         row = queries.identities(person).filter(public_id=public_id).first()
         if row is None:
             raise NotFound(f"identity {public_id[:64]!r} does not exist")
-        if not locked.has_usable_password() and queries.identities(person).count() == 1:
+        others = queries.identities(person).exclude(pk=row.pk)
+        # One whose provider is configured no more opens nothing.
+        opening = others.filter(issuer__in=[one.issuer for one in queries.providers()])
+        if not locked.has_usable_password() and not opening.exists():
             raise InvalidRequest(
                 "it is your only way in; choose a password first, by the link for a forgotten one"
             )

@@ -9,10 +9,15 @@ import hashlib
 import hmac
 import http.client
 import json
+import socket
 import ssl
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -24,6 +29,7 @@ from penstock.rules.addresses import is_loopback
 from penstock.rules.names import is_printable_name
 
 TIMEOUT_S = 10
+"""For each request as a whole, with its answer."""
 ANSWER_BYTES_MAX = 256 * 1024
 LEEWAY_S = 60
 """How far the provider's clock may be away."""
@@ -52,7 +58,7 @@ def back_url(provider: ProviderConfig) -> str:
 
 def start_url(provider: ProviderConfig, *, state: str, nonce: str, verifier: str) -> str:
     """Where a browser is sent. Raises `ProviderRefused`."""
-    endpoint = _endpoint(_discovered(provider), "authorization_endpoint")
+    endpoint = _endpoint(provider, _discovered(provider), "authorization_endpoint")
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     query = urlencode(
         {
@@ -89,12 +95,13 @@ def identify(provider: ProviderConfig, *, code: str, nonce: str, verifier: str) 
     else:
         form |= {"client_id": provider.client_id, "client_secret": str(provider.client_secret)}
     answer = _asked(
-        provider, _endpoint(known, "token_endpoint"), data=urlencode(form).encode(), headers=headers
+        provider, _endpoint(provider, known, "token_endpoint"), data=urlencode(form).encode(), headers=headers
     )
     token = answer.get("id_token")
     if not isinstance(token, str):
         raise ProviderRefused("the provider sent no id_token")
-    return identity_in(provider, token, keys=_asked(provider, _endpoint(known, "jwks_uri")), nonce=nonce)
+    keys = _asked(provider, _endpoint(provider, known, "jwks_uri"))
+    return identity_in(provider, token, keys=keys, nonce=nonce)
 
 
 def identity_in(provider: ProviderConfig, token: str, *, keys: dict[str, Any], nonce: str) -> Identity:
@@ -109,7 +116,8 @@ def identity_in(provider: ProviderConfig, token: str, *, keys: dict[str, Any], n
             leeway=LEEWAY_S,
             options={"require": ["iss", "sub", "aud", "exp", "iat"]},
         )
-    except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
+    # Not implemented: a published key whose own alg is none.
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError, NotImplementedError) as error:
         raise ProviderRefused(f"id_token: {type(error).__name__}: {error}") from error
     said = claims.get("nonce")
     if not isinstance(said, str) or not hmac.compare_digest(said.encode(errors="replace"), nonce.encode()):
@@ -146,14 +154,18 @@ def _discovered(provider: ProviderConfig) -> dict[str, Any]:
     return found
 
 
-def _endpoint(known: dict[str, Any], name: str) -> str:
-    url = known.get(name)
+def _endpoint(provider: ProviderConfig, known: dict[str, Any], name: str) -> str:
+    """An address that the provider says. Plain HTTP to this host only from a provider that is there itself: another
+    one would reach what listens here for this host alone.
+    """
+    url, own = known.get(name), urlsplit(provider.issuer)
+    local = own.scheme == "http" and is_loopback(own.hostname or "")
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
     except ValueError:
         parts = None
     if parts is None or not (
-        parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+        parts.scheme == "https" or (local and parts.scheme == "http" and is_loopback(parts.hostname or ""))
     ):
         raise ProviderRefused(f"discovery: {name}: an https URL required")
     return str(url)
@@ -166,12 +178,78 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _Deadline:
+    """Ends the connections of one request when its time is up. A read ends by itself only where nothing comes for so
+    long: a provider that answers byte by byte would keep this process without an end.
+    """
+
+    def __init__(self) -> None:
+        self._late, self._opened = False, list[socket.socket]()
+        self._timer = threading.Timer(TIMEOUT_S, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def check(self) -> None:
+        """Raise `TimeoutError` if it is over."""
+        if self._late:
+            raise TimeoutError(f"no whole answer within {TIMEOUT_S} s")
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def connection(
+        self, kind: Callable[..., http.client.HTTPConnection]
+    ) -> Callable[..., http.client.HTTPConnection]:
+        """Makes connections of the kind, which end with this."""
+
+        def made(*given: Any, **named: Any) -> http.client.HTTPConnection:
+            connection = kind(*given, **named)
+            connect = connection.connect
+
+            def noted() -> None:
+                connect()
+                self._opened.append(connection.sock)
+                self.check()  # it may have ended before the socket was noted
+
+            connection.connect = noted  # type: ignore[method-assign]
+            return connection
+
+        return made
+
+    def _end(self) -> None:
+        self._late = True
+        for one in list(self._opened):
+            with suppress(OSError):
+                # Not its own shutdown, which takes the TLS away that the reader still needs.
+                socket.socket.shutdown(one, socket.SHUT_RDWR)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._deadline.connection(http.client.HTTPConnection), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: _Deadline, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._deadline, self._with = deadline, context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        kind = partial(http.client.HTTPSConnection, context=self._with)
+        return self.do_open(self._deadline.connection(kind), req)
+
+
 def _asked(
     provider: ProviderConfig, url: str, *, data: bytes | None = None, headers: dict[str, str] | None = None
 ) -> dict[str, Any]:
     """The JSON object that the provider answers."""
     context = ssl.create_default_context(cafile=None if provider.ca_file is None else str(provider.ca_file))
-    opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
+    deadline = _Deadline()
+    opener = urllib.request.build_opener(_NoRedirects, _Http(deadline), _Https(deadline, context))
     where = urlsplit(url).path
     try:
         request = urllib.request.Request(
@@ -179,12 +257,15 @@ def _asked(
         )
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             text = answer.read(ANSWER_BYTES_MAX + 1)
+        deadline.check()
         found = json.loads(text) if len(text) <= ANSWER_BYTES_MAX else None
     except urllib.error.HTTPError as error:
         error.close()
         raise ProviderRefused(f"{where}: status {error.code}") from error
     except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
         raise ProviderRefused(f"{where}: {type(error).__name__}: {error}") from error
+    finally:
+        deadline.cancel()
     if not isinstance(found, dict):
         raise ProviderRefused(f"{where}: a JSON object of at most {ANSWER_BYTES_MAX} bytes required")
     return found

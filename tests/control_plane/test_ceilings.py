@@ -30,7 +30,7 @@ from penstock.rules.budgets import STOP_GROWTH
 from quotas import budget_actions, budget_queries, growth
 from quotas.growth import Expected
 from quotas.models import Budget
-from tenants.models import Tenant
+from tenants.models import Membership, Tenant
 from tenants.roles import Standing
 from tests.control_plane.world import House, call, make_house
 
@@ -312,3 +312,48 @@ def test_what_is_expected_is_the_forecast_and_its_low_end_without_enough_days(ho
     )
     void = expected_month(house.tenant, NOW)
     assert void is not None and void.cost_micro == closed.cost_micro and void.is_whole
+
+
+def test_a_stopped_ceiling_stays_as_it_was_stopped_and_every_owner_hears_of_it(house: House) -> None:
+    row, other = ceiling(house), make_house("umbrella")
+    Membership.objects.filter(tenant=house.tenant, role="admin").update(role="owner")
+    assert look(AMOUNT, kept=0) == 1 and Mail.objects.filter(kind="ceiling").count() == 2
+    assert growth.kept_max_by_tenant(house.tenant) == {house.tenant.pk: 64 << 20}
+    assert growth.kept_max_by_tenant(other.tenant) == {}
+    for minutes, expected in ((6, 2 * AMOUNT), (12, AMOUNT * 95 // 100)):
+        assert look(expected, NOW + timedelta(minutes=minutes)) == 0
+    row.refresh_from_db()
+    assert (row.growth_stopped_at, row.kept_bytes_max) == (NOW, 64 << 20), (
+        "what may be kept does not grow along"
+    )
+
+
+@pytest.mark.parametrize("meanwhile", ["closed", "changed"])
+def test_a_ceiling_that_ends_while_it_is_forecast_stops_nothing(house: House, meanwhile: str) -> None:
+    row = ceiling(house)
+
+    def expect(tenant: Tenant, now: datetime) -> Expected:
+        if meanwhile == "closed":
+            Tenant.objects.filter(pk=tenant.pk).update(closed_at=NOW)
+        else:
+            Budget.objects.filter(pk=row.pk).update(policy="notify")
+        return Expected(cost_micro=AMOUNT, currency="USD")
+
+    assert growth.look(expect, lambda _: 1, NOW) == 0
+    row.refresh_from_db()
+    assert row.growth_stopped_at is None and row.forecast_at is None
+    assert look(AMOUNT) == 0, "nor is it looked at again"
+    row.refresh_from_db()
+    assert row.forecast_at is None
+
+
+def test_what_was_forecast_longest_ago_comes_first(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "LOOKS_MAX", 1)
+    rows = [ceiling(house), ceiling(house, name="never"), ceiling(house, name="lately")]
+    for row, ago in ((rows[0], 20), (rows[2], 30)):
+        Budget.objects.filter(pk=row.pk).update(forecast_at=NOW - timedelta(minutes=ago))
+    looked: list[set[str]] = []
+    for _ in rows:
+        look(1)
+        looked.append(set(Budget.objects.filter(forecast_at=NOW).values_list("name", flat=True)))
+    assert looked == [{"never"}, {"never", "lately"}, {"never", "lately", "most"}]

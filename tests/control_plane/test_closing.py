@@ -27,7 +27,7 @@ from control_plane.topics.models import Topic
 from control_plane.webhooks import actions as webhooks
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
-from quotas.models import Budget, PartitionChanges, StorageWarning
+from quotas.models import AccountLimits, Budget, PartitionChanges, StorageWarning
 from tenants import actions as tenants
 from tenants import observed
 from tenants.closing import actions
@@ -277,7 +277,9 @@ def rows_of(tenant: Tenant) -> dict[str, int]:
     return found
 
 
-def test_a_purge_leaves_what_proves_invoices_and_nothing_else(house: House) -> None:
+def test_a_purge_leaves_what_proves_invoices_and_nothing_else(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(house.tenant, Membership.objects.filter(tenant=house.tenant).earliest("pk").person, range(1))
     tenant, audit_key = now(house), ApiKey.objects.filter(tenant=house.tenant).earliest("pk")
     StorageWarning.objects.create(tenant=tenant, percent=80, warned_at=timezone.now())
@@ -291,6 +293,7 @@ def test_a_purge_leaves_what_proves_invoices_and_nothing_else(house: House) -> N
             tenant=tenant, public_id=f"sa_{name[0]}", name=name, ended_at=ended_at
         )
         Budget.objects.create(tenant=tenant, account=account, name=name, amount=1, thresholds=[])
+    AccountLimits.objects.create(tenant=tenant, account=None, requests_per_s=1)  # of each account
     cell = Cell.objects.create(public_id="cell_1", name="left", brokers=[1])
     cell_actions.assign(tenant.public_id, cell)
     before = rows_of(tenant)
@@ -305,6 +308,11 @@ def test_a_purge_leaves_what_proves_invoices_and_nothing_else(house: House) -> N
     Tenant.objects.filter(pk=tenant.pk).update(purge_at=timezone.now() - timedelta(seconds=1))
     webhooks.delete_all(ACTOR, tenant)
     audit_topics.forget(tenant)
+    whole = rows_of(tenant)
+    with monkeypatch.context() as broken, pytest.raises(ZeroDivisionError):
+        broken.setattr(cell_actions, "forget", lambda _: 1 / 0)
+        forgetting.forget(ACTOR, now(house))
+    assert rows_of(tenant) == whole, "all of it, or nothing"
     for _ in range(2):
         forgetting.forget(ACTOR, now(house))
     actions.purge(ACTOR, now(house))

@@ -13,6 +13,7 @@ from control_plane.topics import actions, queries
 from control_plane.webhooks.models import Webhook
 from penstock.cli import new_keys
 from penstock.cli.__main__ import run
+from penstock.contract.errors import OutcomeUnknown
 from penstock.rest.client import RestClient
 from quotas.queries import limits_of
 from tenants import queries as tenants
@@ -404,6 +405,28 @@ def test_webhooks_are_made_changed_and_removed_and_their_secrets_stand_in_a_priv
     assert apply("webhooks: []") == 0 and Webhook.objects.count() == 2, "nothing goes without --prune"
     assert apply("webhooks: []", "--prune") == 0 and not Webhook.objects.exists()
     assert written(texts) == rows
+
+
+def test_a_webhook_whose_answer_was_lost_is_named_with_what_to_do(
+    apply: Apply,
+    house: House,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.OWNER])
+    right = RestClient.post
+
+    def post(self: RestClient, path: str, *given: Any, **more: Any) -> Any:
+        right(self, path, *given, **more)
+        raise OutcomeUnknown("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RestClient, "post", post)
+        assert apply(WEBHOOKS, "--keys-to", str(tmp_path / "secrets.jsonl")) != 0
+    said = capsys.readouterr().err
+    assert "shows siem now, its secret is lost: penstock webhook rotate makes another" in said
+    assert [one.name for one in Webhook.objects.all()] == ["siem"]
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,19 @@
 
 import base64
 import json
+import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import jwt
 import msgspec
 import pytest
 from django.test import Client
+from django.utils import timezone
 from joserfc.jwk import RSAKey
 
 from control_plane import config
@@ -18,12 +22,13 @@ from control_plane.audit.models import AuditEntry
 from control_plane.config import ProviderConfig
 from control_plane.mail.models import Mail
 from daemon.settings import Secret
+from penstock.contract.errors import Unauthenticated
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants import actions as tenants
 from tenants.addresses import queries as addresses
 from tenants.factors import actions as factors
 from tenants.models import Person, ProviderAttempt, ProviderIdentity, Session
-from tenants.providers import oidc
+from tenants.providers import actions, oidc
 from tests.control_plane.world import PASSWORD
 from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, oidc_provider
 from tests.one_time_codes import code_of
@@ -122,9 +127,10 @@ def test_a_person_links_a_provider_and_signs_in_with_it(provider: Provider) -> N
     assert ProviderIdentity.objects.get().person == person
     assert Mail.objects.filter(to=EMAIL, subject="A new way to sign in").exists()
     (row,) = ProviderIdentity.objects.all()
-    assert (
-        client.post(f"/account/identities/{row.public_id}/remove", {"present": PASSWORD}).status_code == 302
-    )
+    remove = f"/account/identities/{row.public_id}/remove"
+    assert client.post(remove, {"present": "wrong"}).status_code == 422 and ProviderIdentity.objects.exists()
+    assert client.post(remove, {"present": PASSWORD}).status_code == 302
+    assert audited()[-1] == "person.provider_unlink"
     assert "has an account here" in notice_for(enter_refused())
 
 
@@ -164,6 +170,19 @@ def test_the_only_way_in_is_not_taken_away(provider: Provider) -> None:
     assert answer.status_code == 422 and "only way in" in answer.content.decode()
 
 
+def test_a_provider_that_is_configured_no_more_is_no_way_in(provider: Provider) -> None:
+    client = Client()
+    enter(client)
+    (row,) = ProviderIdentity.objects.all()
+    gone = ProviderIdentity.objects.create(
+        public_id="idn_gone", person=row.person, issuer="https://gone.example", subject="1"
+    )
+    answer = client.post(f"/account/identities/{row.public_id}/remove")
+    assert answer.status_code == 422 and "only way in" in answer.content.decode()
+    assert client.post(f"/account/identities/{gone.public_id}/remove").status_code == 302
+    assert [one.pk for one in ProviderIdentity.objects.all()] == [row.pk]
+
+
 def test_another_persons_identity_is_not_found_and_not_linked_twice(provider: Provider) -> None:
     enter(Client())
     known("bob@example.com")
@@ -174,6 +193,29 @@ def test_another_persons_identity_is_not_found_and_not_linked_twice(provider: Pr
     assert link(bob)["Location"] == "/account"
     assert "is linked already" in bob.get("/account").content.decode()
     assert ProviderIdentity.objects.count() == 1
+
+
+def test_a_provider_that_takes_the_secret_in_the_form_alone_gets_it_there(provider: Provider) -> None:
+    provider.discovery = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    assert enter(Client())["Location"] == "/account"
+
+
+def test_the_same_subject_of_another_provider_is_another_person(provider: Provider) -> None:
+    bob = known("bob@example.com")
+    other = ProviderIdentity.objects.create(
+        public_id="idn_bob", person=bob, issuer="https://other.example", subject=provider.subject
+    )
+    assert enter(Client())["Location"] == "/account"
+    mine = ProviderIdentity.objects.exclude(pk=other.pk).get()
+    assert mine.person.email == EMAIL and mine.subject == other.subject
+
+
+def test_a_provider_opens_no_account_that_is_closed(provider: Provider) -> None:
+    enter(Client())
+    sessions = Session.objects.count()
+    Person.objects.update(is_active=False)
+    assert "this account is closed" in notice_for(enter_refused()).lower()
+    assert Session.objects.count() == sessions
 
 
 # -- a provider that lies -------------------------------------------------------------------------------
@@ -266,6 +308,89 @@ def test_a_provider_that_is_away_is_said_to_be(provider: Provider, monkeypatch: 
     assert "The sign-in with Acme failed" in notice_for(client)
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"302 Found\r\nLocation: {own}/moved", "status 302"),
+        (b"200 OK\r\nContent-Length: 300002\r\n\r\n{}" + b" " * 300_000, "at most 262144 bytes"),
+        (b"200 OK\r\nContent-Length: 2\r\n\r\n[]", "a JSON object"),
+    ],
+)
+def test_an_answer_that_leads_away_or_is_too_long_is_not_believed(
+    provider: Provider, answer: bytes, why: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        own = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+        def reply() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 " + answer.replace(b"{own}", own.encode()) + b"\r\n\r\n")
+
+        thread = threading.Thread(target=reply, name="reply")
+        thread.start()
+        lying = msgspec.structs.replace(config.current().sign_in_providers[0], issuer=own)
+        try:
+            with pytest.raises(oidc.ProviderRefused, match=why):
+                oidc.start_url(lying, state="s", nonce="n", verifier="v")
+        finally:
+            thread.join()
+
+
+def test_a_provider_that_answers_byte_by_byte_is_ended(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes soon enough, and the answer never."""
+    monkeypatch.setattr(oidc, "TIMEOUT_S", 0.3)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{}")
+                while not ended.wait(0.02):
+                    connection.sendall(b" ")
+
+        thread = threading.Thread(target=drip, name="drip")
+        thread.start()
+        slow = msgspec.structs.replace(
+            config.current().sign_in_providers[0], issuer=f"http://127.0.0.1:{server.getsockname()[1]}"
+        )
+        try:
+            with pytest.raises(oidc.ProviderRefused, match="no whole answer within"):
+                oidc.start_url(slow, state="s", nonce="n", verifier="v")
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("issuer", "url", "taken"),
+    [
+        ("https://id.example", "https://id.example/keys", True),
+        ("https://id.example", "http://127.0.0.1:8080/keys", False),
+        ("https://id.example", "http://[::1]/keys", False),
+        ("https://127.0.0.1", "http://127.0.0.1:8080/keys", False),
+        ("http://127.0.0.1:9", "http://127.0.0.1:8080/keys", True),
+        ("http://127.0.0.1:9", "http://10.0.0.1/keys", False),
+        ("http://127.0.0.1:9", "file:///etc/passwd", False),
+    ],
+)
+def test_only_a_provider_on_this_host_leads_to_what_listens_on_this_host(
+    issuer: str, url: str, taken: bool
+) -> None:
+    known_as = ProviderConfig(
+        id="acme", name="Acme", issuer=issuer, client_id="c", client_secret=Secret("s" * 40)
+    )
+    if taken:
+        assert oidc._endpoint(known_as, {"jwks_uri": url}, "jwks_uri") == url
+        return
+    with pytest.raises(oidc.ProviderRefused, match="jwks_uri: an https URL required"):
+        oidc._endpoint(known_as, {"jwks_uri": url}, "jwks_uri")
+
+
 # -- answers that are not this browser's ----------------------------------------------------------------
 
 
@@ -276,6 +401,19 @@ def test_the_answer_to_another_browsers_question_is_not_taken(provider: Provider
     victim.get("/sign-in/with/acme")
     assert victim.get(back)["Location"] == "/sign-in"
     assert not Session.objects.exists()
+
+
+def test_an_attempt_is_over_after_its_time_and_of_its_own_provider_alone(provider: Provider) -> None:
+    client, acme = Client(), config.current().sign_in_providers[0]
+    back = at_provider(client.get("/sign-in/with/acme")["Location"])
+    token = client.cookies["penstock-attempt"].value
+    with pytest.raises(Unauthenticated):
+        actions.take(msgspec.structs.replace(acme, id="other"), token)
+    ProviderAttempt.objects.update(expires_at=timezone.now())
+    assert client.get(back)["Location"] == "/sign-in"
+    assert not Session.objects.exists()
+    client.get("/sign-in/with/acme")
+    assert ProviderAttempt.objects.count() == 1, "what is over goes"
 
 
 def test_an_answer_is_taken_once(provider: Provider) -> None:
@@ -311,6 +449,7 @@ def test_a_sign_in_that_ends_while_the_provider_answers_links_nothing(
     def slow(*given: Any, **named: Any) -> oidc.Identity:
         found = identify(*given, **named)
         Session.objects.all().delete()  # as a change of the address that is taken back does
+        signed_in()  # elsewhere
         return found
 
     monkeypatch.setattr(oidc, "identify", slow)
@@ -370,6 +509,24 @@ def test_a_token_without_a_signature_or_signed_with_a_published_key_as_secret_is
     ):
         with pytest.raises(oidc.ProviderRefused):
             oidc.identity_in(known_as, token, keys=keys, nonce="n")
+    own = RSAKey.generate_key(2048, {"kid": "one"})
+    private = jwt.PyJWK.from_dict(dict(own.as_dict(private=True)))
+    signed = jwt.encode(claims, private, "RS256", headers={"kid": "one"})
+    twice = {"keys": [own.as_dict(private=False)] * 2}
+    with pytest.raises(oidc.ProviderRefused, match="publishes no such key"):
+        oidc.identity_in(known_as, signed, keys=twice, nonce="n")
+    for said, taken in (
+        ({}, True),
+        ({"alg": "none"}, False),
+        ({"use": "enc"}, False),
+        ({"alg": "HS256"}, False),
+    ):
+        published = {"keys": [own.as_dict(private=False) | said]}
+        if taken:
+            assert oidc.identity_in(known_as, signed, keys=published, nonce="n").subject == "1"
+            continue
+        with pytest.raises(oidc.ProviderRefused):
+            oidc.identity_in(known_as, signed, keys=published, nonce="n")
     wrong: dict[str, Any]
     for wrong in (
         {},

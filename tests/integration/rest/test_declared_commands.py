@@ -78,7 +78,8 @@ class Service:
         by = "name" if kind == "topics" else "id"
         found = next(one for one in rows.values() if one[by] == unquote(rest[0]))
         if asked.method == "DELETE":
-            del rows[found["id"]]
+            if split.query != "dry_run=true":
+                del rows[found["id"]]
             return Answer(body={})
         for name, value in asked.body.items():
             found[name] = {**found[name], **value} if isinstance(value, dict) else value
@@ -155,6 +156,20 @@ def test_a_half_done_apply_says_what_is_done_and_goes_on(
     service.fails_at = ""
     assert run(["apply", "-f", str(file), "--yes"]) == 0
     assert service.default == "deny" and len(service.kinds["topics"]) == 2
+
+
+def test_an_account_that_may_not_be_removed_is_known_before_anything_is_done(
+    service: Service, file: Path
+) -> None:
+    """As that of the key which the command uses."""
+    service.kinds["service-accounts"]["sa_own"] = {"id": "sa_own", "name": "own"}
+    service.fails_at = "service-accounts"
+    file.write_text("service_accounts: []\ntopics: [{name: orders}]")
+    assert run(["apply", "-f", str(file), "--yes", "--prune"]) == 4
+    assert not service.kinds["topics"] and service.calls()["POST"] == 0
+    service.fails_at = ""
+    assert run(["apply", "-f", str(file), "--yes", "--prune"]) == 0
+    assert service.kinds["topics"] and not service.kinds["service-accounts"]
 
 
 def test_prune_removes_all_but_topics(service: Service, file: Path) -> None:
