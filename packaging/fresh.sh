@@ -108,6 +108,8 @@ echo "fresh: running make $target on $(git -C "$root/src/penstock" log -1 --form
 unshare --mount --pid --fork --kill-child /bin/bash -euo pipefail -c '
     root=$1; target=$2; shift 2
     mount --make-rprivate /
+    # A root of its own as a mount, else tests in there cannot make mount namespaces.
+    mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount -t sysfs -o ro sysfs "$root/sys"
     mount --rbind /dev "$root/dev"
