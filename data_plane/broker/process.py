@@ -33,6 +33,7 @@ from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
+from data_plane.broker.freed_memory import keep_freed_memory
 from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
 from data_plane.broker.internal_handshakes import InternalHandshakes
 from data_plane.broker.metadata_config import EtcdMetadata, open_store
@@ -115,6 +116,7 @@ class BrokerProcess:
 
     async def run(self) -> NoReturn:
         """Serve until drained, then end the process. Raises what keeps it from starting."""
+        keep_freed_memory()
         gc.set_threshold(*GC_THRESHOLDS)  # from the boot on, half of which it was otherwise
         config = self._config
         tls = config.tls()
