@@ -6,22 +6,19 @@ The killed rounds go on from a whole one: what counts of a data set is then its 
 import base64
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
 import pytest
 
 from spark_usage import datasets
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.records import DAY, HOUR, Stored, Writer, in_order, reading
 from tests.spark_usage.service import PROJECT
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 _KILLED_WITHIN_S = 300.0
@@ -29,11 +26,9 @@ SILVER, GOLD = datasets.USAGE_HOUR.name, datasets.USAGE_MINUTE.name
 HOURS = 30
 
 
-def killed_while_it_writes(folder: Path, stored: Sequence[Stored]) -> Path:
-    """Kill the driver of a round, Python and Java, once it has begun to write gold. Returns a copy of the folder as
-    SIGKILL would have left it in silver, made while both stood still.
-    """
-    scratch = folder.parent / "killed"
+def killed_while_it_writes(stage: str, folder: Path, stored: Sequence[Stored]) -> None:
+    """Kill the driver of a round, Python and Java, once it has begun to write the stage's data set."""
+    scratch = folder.parent / f"killed-in-{stage}"
     scratch.mkdir()
     job = {
         "folder": str(folder),
@@ -56,43 +51,18 @@ def killed_while_it_writes(folder: Path, stored: Sequence[Stored]) -> Path:
     assert process.stdin is not None
     process.stdin.write(f"{jobs}\n")
     process.stdin.flush()
-
-    def wait_for(stage: str) -> None:
-        deadline = time.monotonic() + _KILLED_WITHIN_S
+    deadline = time.monotonic() + _KILLED_WITHIN_S
+    try:
         while not any((folder / stage).glob(".pending-*")):
             assert process.poll() is None, process.communicate()[0]
             assert time.monotonic() < deadline, f"{stage} was not begun"
             time.sleep(0.001)
-
-    try:
-        wait_for(SILVER)
-        os.killpg(process.pid, signal.SIGSTOP)
-        wait_until("both stand still", lambda: all_stopped(process.pid))
-        copied = shutil.copytree(folder, folder.parent / "killed-in-silver")
-        os.killpg(process.pid, signal.SIGCONT)
-        wait_for(GOLD)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    return copied
 
 
-def all_stopped(group: int) -> bool:
-    """All threads of the processes of a group, so that none writes any more."""
-    states = []
-    for process in psutil.process_iter():
-        try:
-            if os.getpgid(process.pid) == group:
-                for thread in Path(f"/proc/{process.pid}/task").iterdir():
-                    states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
-        except (psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
-            continue
-    return bool(states) and set(states) <= {"T", "Z"}
-
-
-def test_a_round_killed_in_silver_and_in_gold_is_resumed_to_the_unit(
-    make_pipeline: Callable[[str], Pipeline],
-) -> None:
+def test_a_round_killed_in_silver_and_in_gold_is_resumed_to_the_unit(pipeline: Pipeline) -> None:
     writer = Writer()
     values = [
         writer.record(
@@ -101,11 +71,10 @@ def test_a_round_killed_in_silver_and_in_gold_is_resumed_to_the_unit(
         for at in range(1, HOURS + 1)
     ]
     stored = in_order(*values)
-    in_gold = make_pipeline("datasets")
-    old = in_gold.fold(stored[: HOURS // 2], again=False).runs
-    in_silver = make_pipeline(killed_while_it_writes(in_gold.folder, stored).name)
-    for stage, before, pipeline in ((SILVER, {"rejected"}, in_silver), (GOLD, {"rejected", SILVER}, in_gold)):
-        published: dict[str, str] = {}
+    old = pipeline.fold(stored[: HOURS // 2], again=False).runs
+    published: dict[str, str] = {}
+    for stage, before in ((SILVER, {"rejected"}), (GOLD, {"rejected", SILVER})):
+        killed_while_it_writes(stage, pipeline.folder, stored)
         for dataset in datasets.ALL:
             manifest = pipeline.catalog.current(dataset.name)
             assert manifest is not None
@@ -114,10 +83,7 @@ def test_a_round_killed_in_silver_and_in_gold_is_resumed_to_the_unit(
                 published[dataset.name] = manifest["digest"]
         assert stage not in published
         assert before <= set(published) < {dataset.name for dataset in datasets.ALL}
-        resumed(pipeline, stored, published)
 
-
-def resumed(pipeline: Pipeline, stored: Sequence[Stored], published: Mapping[str, str]) -> None:
     done = pipeline.fold(stored, again=False)
     assert done.recomputed and done.rejected == 0 and done.missing == ""
     assert {name: done.runs[name].digest for name in published} == published
