@@ -128,7 +128,14 @@ def test_applying_twice_changes_nothing(first: Declared, second: Declared) -> No
 def test_the_default_denies_last_and_allows_first(wanted: Declared) -> None:
     there = Present(default="allow" if wanted.default == "deny" else "deny")
     changes = difference(wanted, there)
-    assert changes[-1 if wanted.default == "deny" else 0].kind is Kind.ACCESS
+    (at,) = (number for number, one in enumerate(changes) if one.kind is Kind.ACCESS)
+    # New entries that deny are there before everyone may what no entry forbids.
+    denying = [
+        number
+        for number, one in enumerate(changes)
+        if isinstance(one.body, DeclaredAcl) and one.body.effect == "deny"
+    ]
+    assert at == (len(changes) - 1 if wanted.default == "deny" else max(denying, default=-1) + 1)
 
 
 def test_groups_in_a_circle_are_refused_before_anything_is_made() -> None:
