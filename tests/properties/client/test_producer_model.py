@@ -51,6 +51,7 @@ class Run:
     def live(self, steps: int) -> None:
         acts = [self._send] * 8 + [self._wait] * 5 + [self._move, self._silence, self._wake, self._break]
         acts += [self._kill, self._revive, self._refuse, self._apply_unsaid, self._haunt, self._forget]
+        acts += [self._answer_late, self._answer_twice]
         if self.random.random() < 0.5:
             calm = self.random.choice(acts[13:])
             acts = [act for act in acts if act != calm]
@@ -118,6 +119,13 @@ class Run:
 
     def _haunt(self) -> None:
         self.runner.let_ghosts_in()
+
+    def _answer_late(self) -> None:
+        """The answers of attempts whose stream is gone arrive all the same, and say nothing of later attempts."""
+        self.runner.let_ghosts_in(heard=True)
+
+    def _answer_twice(self) -> None:
+        self.runner.answer_again()
 
     def _forget(self) -> None:
         if self.random.random() < 0.2:

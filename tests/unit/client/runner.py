@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
@@ -87,8 +88,10 @@ class Runner:
         self.down: dict[int, None] = {}
         """Brokers that refuse connections."""
         self.calls: list[tuple[int, str]] = []
-        self.ghosts: list[tuple[int, bytes]] = []
-        """(broker, PRODUCE frame) taken in by a broker on a stream that is gone for the client."""
+        self.ghosts: list[tuple[int, int, bytes]] = []
+        """(token, broker, PRODUCE frame) taken in by a broker on a stream that is gone for the client."""
+        self.answered: deque[tuple[int, bytes]] = deque(maxlen=3)
+        """The newest answers to PRODUCE frames, with the tokens of their streams."""
         self.settled: list[ProducerBatch] = []
         self.skipped: list[SkippedBatch] = []
         self._planned = 0.0
@@ -166,13 +169,16 @@ class Runner:
     def _drop(self, token: int) -> None:
         stream = self.streams.pop(token, None)
         if stream is not None and stream.method == methods.PRODUCE:
-            self.ghosts += [(stream.broker, frame) for frame in stream.held]
+            self.ghosts += [(token, stream.broker, frame) for frame in stream.held]
 
-    def let_ghosts_in(self) -> None:
-        """Brokers work off what came on streams that are gone; nobody hears the answers."""
+    def let_ghosts_in(self, *, heard: bool = False) -> None:
+        """Brokers work off what came on streams that are gone. `heard`: a thread had read the answers just before
+        the core closed the stream, and hands them over after it."""
         ghosts, self.ghosts = self.ghosts, []
-        for broker, frame in ghosts:
-            self.cluster.produce(broker, frame)
+        for token, broker, frame in ghosts:
+            answer = self.cluster.produce(broker, frame)
+            if heard:
+                self.core.frame_received(token, answer, self.now)
 
     def answer_withheld(self, broker: int) -> None:
         """A silent broker wakes up and works off what it took in, in order, on streams old and new."""
@@ -182,6 +188,11 @@ class Runner:
                 held, stream.held = stream.held, []
                 for frame in held:
                     self._broker_takes(token, stream, frame)
+
+    def answer_again(self) -> None:
+        """Answers that the core has had are handed over once more, on the stream that they came on."""
+        for token, answer in self.answered:
+            self.core.frame_received(token, answer, self.now)
 
     def run(self, ms: float) -> None:
         """Let everything happen that happens within `ms` of virtual time."""
@@ -314,4 +325,5 @@ class Runner:
             stream.session.take(frame)
         else:
             answer = self.cluster.produce(stream.broker, frame)
+            self.answered.append((token, answer))
             self.core.frame_received(token, answer, self.now)
