@@ -177,6 +177,54 @@ def test_files_that_change_are_taken_up(tmp_path: Path) -> None:
     assert not found.look()
 
 
+@pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
+def test_each_file_that_changes_alone_is_taken_up(tmp_path: Path, name: str) -> None:
+    """Authorities are changed by the first alone, a certificate for the same key by the second; a key may be written in
+    another form."""
+    files = write(tmp_path, "broker-1", believed=[authority(), authority(name="former")])
+    identity = own(files, "broker-1")
+    before = identity.current
+    if name == "ca_file":
+        files.ca_file.write_bytes(authority().certificate.public_bytes(serialization.Encoding.PEM))
+    elif name == "certificate_file":
+        files.certificate_file.write_bytes(b"A renewal would stand here.\n" + before.certificate)
+    else:
+        key = serialization.load_pem_private_key(before.key, None)
+        files.key_file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.TraditionalOpenSSL,
+                serialization.NoEncryption(),
+            )
+        )
+    assert identity.look() and identity.fault == ""
+    content = {
+        "ca_file": identity.current.ca,
+        "certificate_file": identity.current.certificate,
+        "key_file": identity.current.key,
+    }
+    assert content[name] == getattr(files, name).read_bytes()
+    assert not identity.look()
+
+
+@pytest.mark.parametrize("sign", ["another file of the same size and time", "a longer one at the same time"])
+def test_each_sign_of_a_change_counts_alone(tmp_path: Path, sign: str) -> None:
+    """A file that is put in place of another may carry its time; one that is written over keeps its number."""
+    files = write(tmp_path, "broker-1")
+    identity = own(files, "broker-1")
+    stat = files.certificate_file.stat()
+    if sign.startswith("another"):
+        changed = files.certificate_file.with_suffix(".new")
+        changed.write_bytes(identity.current.certificate[:-1] + b" ")
+        changed.replace(files.certificate_file)
+    else:
+        with files.certificate_file.open("ab") as certificate:
+            certificate.write(b"A comment.\n")
+    os.utime(files.certificate_file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert identity.look()
+    assert identity.current.certificate == files.certificate_file.read_bytes()
+
+
 def test_a_file_that_is_only_written_again_changes_nothing(tmp_path: Path) -> None:
     files = write(tmp_path, "broker-1")
     found = own(files, "broker-1")
