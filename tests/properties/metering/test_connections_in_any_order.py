@@ -1,4 +1,4 @@
-"""Calls on shared connections that end in any order: what is billed and what limits count, against a walk of all calls."""
+"""Calls on shared connections that end in any order: what is billed and counted, against a walk of all calls."""
 
 from dataclasses import dataclass
 
