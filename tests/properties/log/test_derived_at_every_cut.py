@@ -8,6 +8,7 @@ between, so that snapshots and marks of every age stand where the log is cut.
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -193,6 +194,15 @@ def minutes(miniature: Miniature) -> list[OdometerMark]:
     return list(miniature.log.usage.minute_marks(0, miniature.log.log_end_offset))
 
 
+def minutes_ended(steps: list[Step]) -> list[int]:
+    """Ends of the last batches of minutes that a later batch has ended."""
+    return [
+        before.end_offset
+        for before, after in pairwise(steps)
+        if before.now_ms // MINUTE_MS < after.now_ms // MINUTE_MS
+    ]
+
+
 def folded(miniature: Miniature, end_offset: int) -> list[OdometerMark]:
     return [mark for mark in miniature.log.usage.fold_to(end_offset) if mark is not None]
 
@@ -215,7 +225,10 @@ def test_a_log_that_was_cut_at_any_batch_says_what_one_says_that_never_had_more(
         prefix = written(steps[:cut], committed_to=offset)
         expected = derived(prefix, steps)
         assert derived(whole, steps) == expected, f"cut at {offset}, seed {seed}"
-        assert minutes(whole) == minutes(prefix), f"cut at {offset}, seed {seed}"
+        marks = minutes(whole)
+        assert marks == minutes(prefix), f"cut at {offset}, seed {seed}"
+        assert [mark.end_offset for mark in marks] == minutes_ended(steps[:cut])
+        assert [[mark] for mark in marks] == [folded(whole, mark.end_offset) for mark in marks]
         assert marks_of_the_whole == folded(whole, offset) == [prefix.log.usage.mark()]
         assert bytes_of(whole) == bytes_of(prefix)
 
