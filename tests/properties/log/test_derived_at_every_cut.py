@@ -213,7 +213,7 @@ def bytes_of(miniature: Miniature) -> tuple[bytes, bytes]:
     return miniature.content()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_a_log_that_was_cut_at_any_batch_says_what_one_says_that_never_had_more(seed: int) -> None:
     steps = history(seed)
@@ -239,7 +239,7 @@ def test_a_log_that_was_cut_at_any_batch_says_what_one_says_that_never_had_more(
         assert derived(again, steps) == expected, f"cut at {offset} and killed, seed {seed}"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), data=st.data())
 def test_a_cut_log_goes_on_as_one_that_never_had_more(seed: int, data: st.DataObject) -> None:
     """What comes behind the cut is another history: nothing of the first one may show."""
@@ -266,7 +266,7 @@ def test_a_cut_log_goes_on_as_one_that_never_had_more(seed: int, data: st.DataOb
     assert bytes_of(whole) == bytes_of(prefix)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_cuts_stops_and_kills_in_any_order_leave_what_the_batches_imply(seed: int) -> None:
     """Snapshots taken at a stop are cut below, above and at their offset, once and again."""
