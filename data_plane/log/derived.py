@@ -83,7 +83,8 @@ class DerivedState:
         """Seals without digest of segments that a fold closed, for sealing to take."""
 
     def begin_at(self, offset: int, start: StartState = NOTHING_KNOWN) -> None:
-        """The log is empty and begins at `offset`, with what is known of everything below."""
+        """The log is empty and begins at `offset`, with what is known of everything below. Snapshots of what it held are for the
+        caller to forget."""
         self._start = start
         self.producers = start.table(offset)
         self.odometer = start.totals(offset, self._segments.seed)
@@ -92,8 +93,6 @@ class DerivedState:
         self.minute_marks = MinuteMarks()
         self._minute_end_ms = 0
         self._folded = 0
-        self._snapshots.clear()
-        self._written_offset = -1
 
     def _accepted_below(self) -> int:
         """Acceptance of the last batch that was counted, 0 when that is not known: stamps never decrease."""

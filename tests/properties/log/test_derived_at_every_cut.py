@@ -162,6 +162,7 @@ class Walk:
             SimDisk(disk.medium), settings=SETTINGS, journal_bytes=4_096, tail_bytes=3_000, clean=clean
         )
         assert self.miniature.reports[0].damage == ()
+        assert self.miniature.reports[0].rebuilt == (), "a cache of another history was left"
         assert self.miniature.log.high_watermark <= high_watermark
 
 
