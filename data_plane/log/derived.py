@@ -83,8 +83,8 @@ class DerivedState:
         """Seals without digest of segments that a fold closed, for sealing to take."""
 
     def begin_at(self, offset: int, start: StartState = NOTHING_KNOWN) -> None:
-        """The log is empty and begins at `offset`, with what is known of everything below. Snapshots of what it held are for the
-        caller to forget."""
+        """The log is empty and begins at `offset`, with what is known of everything below. The caller forgets its old
+        snapshots."""
         self._start = start
         self.producers = start.table(offset)
         self.odometer = start.totals(offset, self._segments.seed)
