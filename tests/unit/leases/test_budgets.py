@@ -340,6 +340,45 @@ def test_a_large_batch_spends_no_budget_of_which_much_is_left() -> None:
     assert not cluster.brokers[ONE].holder.is_spent(KEY, cluster.budget, cluster.now_ms, cluster.wall_ms)
 
 
+def test_a_batch_that_is_all_of_what_is_left_is_let_in() -> None:
+    cluster = Cluster(messages(100), 1, seed=12)
+    assert cluster.produce(ONE, 1, size=100) == 0 and Verdict.SPENT not in cluster.verdicts
+    cluster.step(250)
+    assert cluster.produce(ONE, 1, size=100) == 100
+
+
+def test_what_was_given_back_while_no_controller_answered_comes_back_later() -> None:
+    """However long it takes: a broker forgets no budget of which the books do not know all."""
+    cluster = Cluster(messages(100_000), 1, seed=20)
+    for _ in range(10):
+        cluster.produce(ONE, 50)
+        cluster.step(250)
+    assert cluster.brokers[ONE].holder.unused()[KEY] > 0
+    cluster.away = True
+    cluster.idle(120_000)
+    assert cluster.brokers[ONE].holder.is_active
+    cluster.away = False
+    cluster.idle(2_000)
+    record = cluster.record
+    assert record is not None and record.granted == record.used == cluster.used
+
+
+@pytest.mark.parametrize(("share_used", "asks"), [(0.45, False), (0.55, True)])
+def test_a_broker_asks_before_its_next_report_once_less_than_half_of_its_part_is_left(
+    share_used: float, asks: bool
+) -> None:
+    cluster = Cluster(messages(100_000), 1, seed=21)
+    for _ in range(4):
+        cluster.produce(ONE, 700)
+        cluster.step(1_000)
+    part = cluster.brokers[ONE].holder.unused()[KEY]
+    assert part == 1_000, "one in a hundred of the amount"
+    used = int(part * share_used)
+    assert cluster.produce(ONE, used) == used
+    asked = cluster.brokers[ONE].holder.request(1, cluster.now_ms + 10) is not None
+    assert asked is asks
+
+
 def test_an_idle_broker_gives_back_what_it_holds() -> None:
     cluster = Cluster(messages(100_000), 2, seed=10)
     cluster.produce(ONE, 10)
