@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,14 +29,16 @@ import penstock.asyncio
 from benchmarks.priority import lower_own
 from penstock.contract import limits, methods
 from penstock.contract.errors import PenstockError
-from penstock.contract.frames import FrameKind, pack_frame
+from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.v1 import groups_pb2, log_pb2
+from penstock.records.build import BatchBuilder
 
 NAMED_MAX = limits.FRAME_ENTRIES_MAX
 _LARGE_FRAMES = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
 _STREAMS, _BATCHES = 50, 200
 _SILENT_CONNECTIONS, _SILENT_CALLS, _IDLE = 20, 900, 1_100
 _WATCHES = 40
+_WRITERS, _UNANSWERED, _SMALL_MESSAGE_BYTES = 17, 20, 20
 _SLOW_READERS, _OLD_READERS, _STORM, _REST_CALLERS = 50, 4, 20, 8
 _LARGE_MESSAGE_BYTES = 64 * 1024
 
@@ -179,6 +182,51 @@ async def over_quota(at: Target) -> None:
                 await asyncio.sleep(0.05)
 
 
+async def writers(at: Target) -> None:
+    """Streams of small messages, one a frame, well below the tenant's rate of bytes: 50 over three brokers."""
+    request = log_pb2.MetadataRequest(topics=at.topics[:1]).SerializeToString()
+    async with channel(at.address) as opened:
+        answer = await opened.unary_unary(methods.METADATA)(request, metadata=_key(at.api_key), timeout=30)
+    metadata = log_pb2.MetadataResponse.FromString(answer)
+    (broker,) = (broker.id for broker in metadata.brokers if broker.address == at.address)
+    (topic,) = metadata.topics
+    led = [partition for partition in topic.partitions if partition.leader == broker]
+    builder = BatchBuilder()
+    builder.append(time.time_ns() // 1_000_000, None, bytes(_SMALL_MESSAGE_BYTES))
+    batch = builder.build()
+
+    async def writer(partition: log_pb2.PartitionMetadata) -> None:
+        head = log_pb2.ProduceHead(acks=-1)
+        head.batches.add(
+            id=1,
+            topic_id=topic.topic_id,
+            partition=partition.partition,
+            size=len(batch),
+            leader_epoch=partition.leader_epoch,
+        )
+        frame = bytes(pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [batch]))
+        unanswered = asyncio.Semaphore(_UNANSWERED)
+        async with channel(at.address) as opened:
+            call = opened.stream_stream(methods.PRODUCE)(metadata=_key(at.api_key))
+
+            async def read() -> None:
+                while (said := await call.read()) is not grpc.aio.EOF:
+                    answers = log_pb2.ProduceAnswerHead.FromString(bytes(unpack_frame(said)[1]))
+                    for result in answers.results:
+                        got[REFUSED if result.error else ANSWERED] += 1
+                        unanswered.release()
+
+            reading = asyncio.create_task(read())
+            try:
+                while not reading.done():
+                    await unanswered.acquire()
+                    await call.write(frame)
+            finally:
+                reading.cancel()
+
+    await asyncio.gather(*(_again(partial(writer, partition)) for partition in led[:_WRITERS]))
+
+
 async def slow(at: Target) -> None:
     """Consumers that take one message a second."""
 
@@ -274,7 +322,7 @@ async def together(at: Target) -> None:
 
 _ALONE: tuple[Load, ...] = (
     *(spinning, metadata, everything, joins, refused, watches, silent, idle),
-    *(over_quota, slow, oldest, storm, rest),
+    *(over_quota, writers, slow, oldest, storm, rest),
 )
 LOADS: dict[str, Load] = {load.__name__: load for load in (*_ALONE, together)}
 

@@ -15,7 +15,7 @@ brokers have is little then.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from data_plane.leases.budget_terms import BudgetAnswer, BudgetRequest, Granted, Want
+from data_plane.leases.budget_terms import BudgetAnswer, BudgetRequest, Granted, Want, held_max
 from data_plane.metadata.budget_use import BudgetKey, BudgetUse
 from penstock.contract.ids import BrokerId
 from penstock.rules.budgets import Budget, period_at
@@ -95,7 +95,7 @@ class BudgetBooks:
             before = self._stored(key)
             account = self._account(book, request)
             self._take(book, account, want)
-            self._grant(book, account, want, budget, now_ms)
+            self._grant(book, account, want, budget, len(registered), now_ms)
             for broker in [
                 one for one in book.accounts if registered.get(one) != book.accounts[one].registration
             ]:
@@ -160,8 +160,10 @@ class BudgetBooks:
         granted = book.use.granted + owed - returned
         book.use = replace(book.use, granted=max(0, granted))
 
-    def _grant(self, book: _Book, account: _Account, want: Want, budget: Budget, now_ms: float) -> None:
-        missing = want.wants - account.unused
+    def _grant(
+        self, book: _Book, account: _Account, want: Want, budget: Budget, brokers: int, now_ms: float
+    ) -> None:
+        missing = min(want.wants, max(want.needs, held_max(budget.amount, brokers))) - account.unused
         left = budget.amount - book.use.granted
         # What others hold and have not used is not gone: they use it, or give it back within seconds.
         others = sum(one.unused for one in book.accounts.values() if one is not account)

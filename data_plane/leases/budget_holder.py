@@ -1,6 +1,7 @@
 """A broker's side of budgets: what it may use of each, what it used, and what it says to the controller.
 
-    use below what it holds                         --> OPEN
+    use below what it holds and may use             --> OPEN
+    above it after a lowering, which others give up  --> AWAITED: what all give back may be granted once more
     use above it, within the floor                  --> OPEN, and owed to the controller
     above the floor, while something is left        --> AWAITED: refused for a moment, an answer may bring more
     nothing is left in this period                  --> SPENT: refused until the next period, or a higher amount
@@ -9,20 +10,25 @@ The floor is what a broker may use before it has heard an answer: all brokers' f
 the amount. It is all that is not granted first, so it bounds the overshoot; and what a broker that is killed had not
 said yet is at most its floor. Without the controller a broker goes on with what it holds and its floor, and then
 refuses. Budgets that refuse nothing are counted and owed, without grants.
+
+The amount may be lowered below what brokers have got. By how much the record is above the amount, no broker knows who
+has used it: so each one keeps as much of what it holds unused from the moment it sees the lower amount, and gives it
+back. All together use at most what the lower amount leaves.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from data_plane.leases.budget_terms import ENTRIES_MAX, BudgetAnswer, BudgetRequest, Want
+from data_plane.leases.budget_terms import ENTRIES_MAX, BudgetAnswer, BudgetRequest, Want, held_max
 from data_plane.metadata.budget_use import BudgetKey, BudgetUse
 from penstock.contract.ids import BrokerId
 from penstock.rules.budgets import PARTS, Budget, period_at
 
 FLOOR = 200
 HOLD_MS = 5_000
-"""So much of its traffic a broker wants to hold: longer than a change of the controller takes."""
+"""So much of its traffic a broker wants to hold: longer than a change of the controller takes. It is less where it is
+more than a broker may hold of the amount (`held_max`)."""
 FEWEST = 2_000
 """It wants one part in so many of the amount at least."""
 REPORT_MS = 1_000
@@ -66,6 +72,8 @@ class _Own:
     left: int = 0
     """Units that the last answer left of `amount`, which came with it."""
     amount: int = 0
+    said_amount: int = 0
+    """The budget's when something was said last."""
     heard: bool = False
     """The books are known to have heard this broker's totals."""
     asks: bool = False
@@ -119,10 +127,14 @@ class BudgetHolder:
     def verdict(self, key: BudgetKey, budget: Budget, parts: int, now_ms: float, wall_ms: int) -> Verdict:
         """Whether so much may be used now. What is refused is asked for."""
         own = self._of(key, now_ms)
-        if not budget.refuses or parts <= own.hold:
+        excess = self._excess(key, budget, own)
+        if not budget.refuses or parts <= own.hold - excess * PARTS:
             return Verdict.OPEN
-        began_ms, left = self._left(key, budget, own, wall_ms)
         own.need, own.asks, own.used_ms = max(own.need, parts), True, now_ms
+        if excess:
+            self.hurried = True
+            return Verdict.AWAITED if self._comes_back(key, budget) * PARTS >= parts else Verdict.SPENT
+        began_ms, left = self._left(key, budget, own, wall_ms)
         if left * PARTS + own.hold < parts:
             return Verdict.SPENT
         answered = own.began_ms and began_ms == own.began_ms and budget.amount == own.amount
@@ -143,6 +155,8 @@ class BudgetHolder:
         use = self._stored(key)
         if use is not None and use.began_ms == began_ms and use.short_of == budget.amount:
             return True
+        if self._excess(key, budget, own):
+            return not self._comes_back(key, budget)
         return left == 0 and own.hold < PARTS
 
     def use(self, key: BudgetKey, parts: int, now_ms: float) -> None:
@@ -160,6 +174,16 @@ class BudgetHolder:
             own = self._own[key] = _Own(measured_ms=now_ms)
             self.hurried = True
         return own
+
+    def _excess(self, key: BudgetKey, budget: Budget, own: _Own) -> int:
+        """Units by which the record of the present period is above the amount, which was lowered."""
+        use = self._stored(key)
+        return 0 if use is None or use.began_ms != own.began_ms else max(0, use.granted - budget.amount)
+
+    def _comes_back(self, key: BudgetKey, budget: Budget) -> int:
+        """Units that are left of a lowered amount once all brokers have given back what they hold above it."""
+        use = self._stored(key)
+        return 0 if use is None else max(0, budget.amount - use.used)
 
     def _left(self, key: BudgetKey, budget: Budget, own: _Own, wall_ms: int) -> tuple[int, int]:
         """The present period, 0 = one that this broker has not heard of, and units that the record leaves in it.
@@ -192,8 +216,8 @@ class BudgetHolder:
             if now_ms - own.used_ms > FORGET_MS and own.is_settled:
                 del self._own[key]
                 continue
-            if len(wants) < ENTRIES_MAX and self._is_due(own, budget, now_ms):
-                wants[key] = self._want(own, budget, now_ms)
+            if len(wants) < ENTRIES_MAX and self._is_due(key, own, budget, now_ms):
+                wants[key] = self._want(key, own, budget, now_ms)
         if not wants:
             return None
         self._sequence += 1
@@ -235,10 +259,12 @@ class BudgetHolder:
             budget = self._budget(key)
             own.left, own.amount = granted.left, 0 if budget is None else budget.amount
 
-    def _is_due(self, own: _Own, budget: Budget, now_ms: float) -> bool:
+    def _is_due(self, key: BudgetKey, own: _Own, budget: Budget, now_ms: float) -> bool:
         waited = now_ms - own.said_ms >= REPORT_MS
         if own.returned > own.returned_known or own.owed > own.owed_known:
             return waited or self.awaits(own)
+        if self._surplus(key, own, budget):
+            return True
         if now_ms - own.used_ms >= IDLE_MS and (own.hold >= PARTS or own.debt >= PARTS):
             return True
         if not own.asks:
@@ -252,14 +278,18 @@ class BudgetHolder:
 
     def _target(self, own: _Own, budget: Budget) -> int:
         """Units that it wants to hold."""
-        return max(
-            -(-own.need // PARTS),
-            int(own.per_s * HOLD_MS / 1000) // PARTS,
-            budget.amount // FEWEST,
-            1,
-        )
+        traffic = max(int(own.per_s * HOLD_MS / 1000) // PARTS, budget.amount // FEWEST)
+        return max(-(-own.need // PARTS), min(traffic, held_max(budget.amount, self._brokers())), 1)
 
-    def _want(self, own: _Own, budget: Budget, now_ms: float) -> Want:
+    def _surplus(self, key: BudgetKey, own: _Own, budget: Budget) -> int:
+        """Units of what it holds that a lower amount leaves it no more."""
+        hold = own.hold // PARTS
+        surplus = self._excess(key, budget, own)
+        if budget.amount < own.said_amount:
+            surplus = max(surplus, hold - held_max(budget.amount, self._brokers()))
+        return min(hold, surplus)
+
+    def _want(self, key: BudgetKey, own: _Own, budget: Budget, now_ms: float) -> Want:
         passed_ms = now_ms - own.measured_ms
         if passed_ms > 0:
             own.per_s += (own.used * 1000 / passed_ms - own.per_s) * _SMOOTHING
@@ -267,9 +297,12 @@ class BudgetHolder:
         wants = needs = 0
         if budget.refuses and now_ms - own.used_ms < IDLE_MS:
             wants, needs = self._target(own, budget), -(-own.need // PARTS)
-        elif own.hold >= PARTS:
-            own.returned += own.hold // PARTS
-            own.hold %= PARTS
+            gives_back = self._surplus(key, own, budget)
+        else:
+            gives_back = own.hold // PARTS
+        own.returned += gives_back
+        own.hold -= gives_back * PARTS
+        own.said_amount = budget.amount
         own.owed += own.debt // PARTS
         own.debt %= PARTS
         own.need, own.asks, own.said_ms = 0, False, now_ms

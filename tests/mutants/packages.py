@@ -90,6 +90,11 @@ PACKAGES = (
         code=("data_plane/authz",),
         tests=("tests/unit/authz", "tests/unit/node/admission/test_gate.py"),
     ),
+    Package(
+        name="leases",
+        code=("data_plane/leases",),
+        tests=("tests/unit/leases", "tests/properties/leases", "tests/unit/node/leasing"),
+    ),
     Package(name="throttling", code=("data_plane/throttling",), tests=("tests/unit/throttling",)),
     Package(
         name="billing",

@@ -35,6 +35,30 @@ def test_an_answer_that_comes_too_late_counts_for_nothing() -> None:
     assert amount(holder, 1_002 + TERMS.answer_ms) == 1
 
 
+def test_a_request_that_was_given_up_takes_no_answer_that_still_comes() -> None:
+    holder, request = asking(1_000)
+    holder.unanswered(request)
+    assert not holder.answered(request, {KEY: 100}, 1_001)
+    assert amount(holder, 1_002) == 1
+
+
+def test_giving_up_an_older_request_leaves_the_newer_one_its_answer() -> None:
+    holder, first = asking(1_000)
+    second = holder.request({KEY: 100}, 1_250)
+    assert second is not None
+    holder.unanswered(first)
+    assert holder.answered(second, {KEY: 100}, 1_251)
+    assert amount(holder, 1_252) == 100
+
+
+def test_a_lease_is_awaited_until_one_comes_and_again_when_it_has_ended() -> None:
+    holder, request = asking(1_000)
+    assert holder.is_awaited(KEY, 1_000)
+    assert holder.answered(request, {KEY: 100}, 1_000)
+    assert not holder.is_awaited(KEY, 1_000 + TERMS.lease_ms - 1)
+    assert holder.is_awaited(KEY, 1_000 + TERMS.lease_ms)
+
+
 def test_the_coordinator_counts_a_lease_for_longer_than_its_holder() -> None:
     registered = {ONE: 7, TWO: 8}
     books = LeaseCoordinator(TERMS, 1, 0, limit=lambda _: 100, safe_share=lambda *_: 0)
