@@ -172,7 +172,7 @@ def _prove_once(
         invoice,
         prices.book,
         before,
-        {loss.where for loss in commitments.losses},
+        commitments,
         lambda: _invoices_before(invoice, view),
     )
     if prices.format == 1:
