@@ -11,6 +11,7 @@ from penstock.contract.documents import (
     NO_TERMS,
     CreditGrant,
     CreditNoteDocument,
+    Discount,
     InvoiceDocument,
     PricesDocument,
     Terms,
@@ -27,6 +28,8 @@ from penstock.rules.charges import (
     charge_id,
     credit_charged,
     is_expired,
+    is_over,
+    is_redeemed,
     standing_credit,
 )
 from penstock.rules.rating import MICRO, PriceBook, credit_line_id, rate, shown_amount
@@ -213,6 +216,34 @@ def check_grants(
         if known.setdefault(grant.id, grant) != grant:
             yield _price(grant.id, "the grant of credit is two in the billing chain")
     for name, grant in known.items():
+def check_coupons(
+    invoice: InvoiceDocument, prices: AssignedPrices, earlier: Sequence[PricesDocument]
+) -> Iterator[Problem]:
+    """No discount that the tenant redeemed is changed, moved or taken away before it is over. `earlier`: the chain's
+    prices before those of the invoice.
+    """
+    redeemed: dict[str, Discount] = {}
+    for document in earlier:
+        for discount in () if document.terms is UNSET else document.terms.discounts:
+            if is_redeemed(discount) and redeemed.setdefault(discount.id, discount) != discount:
+                yield _price(discount.id, "the discount of a coupon is two in the billing chain")
+    now = [discount for discount in prices.terms.discounts if discount.id in redeemed]
+    for discount in now:
+        if redeemed[discount.id] != discount:
+            yield _price(discount.id, "was redeemed as another discount than the prices have now")
+    names = {discount.id for discount in now}
+    due = [
+        discount.id
+        for discount in redeemed.values()
+        if discount.id in names or not is_over(discount, invoice.period_start_ms)
+    ]
+    for name in due:
+        if name not in names:
+            yield _price(name, "was redeemed and is not over, and the prices no longer have the discount")
+    if [discount.id for discount in now] != [name for name in due if name in names]:
+        yield _price(", ".join(due), "are the discounts that were redeemed, in another order now")
+
+
         found = now.get(name)
         if found is not None and found != grant:
             yield _price(name, "the grant of credit is another one than the billing chain had before")

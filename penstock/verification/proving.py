@@ -168,6 +168,7 @@ def _prove_once(
     problems += charges_check.check_charges(invoice, prices, due)
     problems += charges_check.check_statement(invoice, prices, due)
     problems += charges_check.check_grants(invoice, prices, earlier, previous, returned)
+    problems += charges_check.check_coupons(invoice, prices, earlier)
     problems += measured_check.check_measured(
         invoice,
         prices.book,
