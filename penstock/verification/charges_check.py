@@ -33,7 +33,7 @@ from penstock.rules.charges import (
     standing_credit,
 )
 from penstock.rules.rating import MICRO, PriceBook, credit_line_id, rate, shown_amount
-from penstock.rules.stated_tax import TaxedLine, coin_micro, taxed_lines
+from penstock.rules.stated_tax import TaxedLine, coin_micro, tax_faults, taxed_lines
 from penstock.verification.findings import Kind, Problem
 
 
@@ -113,7 +113,8 @@ def stated_in(invoice: InvoiceDocument) -> StatedTax | None:
 
 
 def check_statement(invoice: InvoiceDocument, prices: AssignedPrices, due: DueCharges) -> Iterator[Problem]:
-    """A stated tax is stated for what the invoice costs, its parts add up, and it is there where the terms want it.
+    """A stated tax is stated for what the invoice costs, it is there where the terms want it, and its parts are what
+    their percentages give and add up.
 
     What it says itself is shown by nothing here, so an invoice with one is proven in part.
     """
@@ -136,20 +137,11 @@ def check_statement(invoice: InvoiceDocument, prices: AssignedPrices, due: DueCh
         yield _line(statement.calculation, "has rates of a time before the period's end or after the issue")
     minor_micro = MICRO // 10**prices.book.minor_digits
     for line in statement.lines:
-        parts = sum(part.amount_micro for part in line.parts)
-        if parts != line.tax_micro:
-            yield Problem(
-                kind=Kind.AMOUNT_DIFFERS,
-                where=f"tax of {line.line}",
-                message=f"{_money(line.tax_micro)} in all, its jurisdictions take {_money(parts)}",
-            )
+        for fault in tax_faults(line, coin_micro(invoice.currency)):
+            yield Problem(kind=Kind.AMOUNT_DIFFERS, where=f"tax of {line.line}", message=fault)
         if line.tax_micro % minor_micro:
             yield _line(
                 f"tax of {line.line}", f"{line.tax_micro} millionths are no amount of {invoice.currency}"
-            )
-        if any(part.taxable_micro > line.base_micro for part in line.parts):
-            yield _line(
-                f"tax of {line.line}", f"more is taxed than the {_money(line.base_micro)} of the line"
             )
     tax = sum(line.tax_micro for line in statement.lines)
     yield Problem(
@@ -216,6 +208,14 @@ def check_grants(
         if known.setdefault(grant.id, grant) != grant:
             yield _price(grant.id, "the grant of credit is two in the billing chain")
     for name, grant in known.items():
+        found = now.get(name)
+        if found is not None and found != grant:
+            yield _price(name, "the grant of credit is another one than the billing chain had before")
+        rest = left.get(name, grant.amount_micro) + returned.get(name, 0)
+        if found is None and rest > 0 and not is_expired(grant, invoice.period_start_ms):
+            yield _price(name, f"{_money(rest)} of credit are left, and the prices no longer have the grant")
+
+
 def check_coupons(
     invoice: InvoiceDocument, prices: AssignedPrices, earlier: Sequence[PricesDocument]
 ) -> Iterator[Problem]:
@@ -242,14 +242,6 @@ def check_coupons(
             yield _price(name, "was redeemed and is not over, and the prices no longer have the discount")
     if [discount.id for discount in now] != [name for name in due if name in names]:
         yield _price(", ".join(due), "are the discounts that were redeemed, in another order now")
-
-
-        found = now.get(name)
-        if found is not None and found != grant:
-            yield _price(name, "the grant of credit is another one than the billing chain had before")
-        rest = left.get(name, grant.amount_micro) + returned.get(name, 0)
-        if found is None and rest > 0 and not is_expired(grant, invoice.period_start_ms):
-            yield _price(name, f"{_money(rest)} of credit are left, and the prices no longer have the grant")
 
 
 def check_charged_credits(
