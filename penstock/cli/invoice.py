@@ -12,7 +12,7 @@ import click
 from penstock.cli.display import byte_text
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
-from penstock.cli.rest import rest_client
+from penstock.cli.rest import patient_client
 from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.private_file import write_private
 from penstock.rest.client import segment
@@ -35,7 +35,7 @@ def invoice() -> None:
 )
 def invoice_list(timeout: float) -> None:
     """List the tenant's invoices, oldest first."""
-    with rest_client() as rest:
+    with patient_client() as rest:
         invoices = list(rest.items("/v1/invoices", timeout_s=timeout))
     if current().json:
         print_json({"invoices": invoices})
@@ -75,7 +75,7 @@ def invoice_list(timeout: float) -> None:
 def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
     """Show one invoice with its lines."""
     path = f"/v1/invoices/{segment(invoice_id)}"
-    with rest_client() as rest:
+    with patient_client() as rest:
         shown = rest.get(path, timeout_s=timeout)
         notes = [
             rest.get(f"/v1/credit-notes/{segment(note['id'])}", timeout_s=timeout)
@@ -143,7 +143,7 @@ def invoice_focus(
     apostrophe.
     """
     query = {"invoice": invoice_id, "from": _day_text(first), "to": _day_text(end)}
-    with rest_client() as rest:
+    with patient_client() as rest:
         text = rest.text("/v1/billing/focus", query, timeout_s=timeout)
     if current().json:
         print_json({"rows": list(csv.DictReader(text.splitlines()))})
@@ -208,7 +208,7 @@ def invoice_anchor(file: Path, force: bool, timeout: float) -> None:
     """
     if file.exists() and not force:
         raise click.UsageError(f"{file} is there already: name another file, or replace it with --force.")
-    with rest_client() as rest:
+    with patient_client() as rest:
         entries = list(rest.items("/v1/billing/chain", timeout_s=timeout))
     if not entries:
         raise NotFound("billing chain: nothing was issued yet, so it has no entry")
