@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,11 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
             rest.get(f"/v1/credit-notes/{segment(note['id'])}", timeout_s=timeout)
             for note in shown["credit_notes"]
         ]
-        rows = _opened(rest.get(f"{path}/evidence", timeout_s=_DOCUMENT_S)) if opened else {}
+        evidence = rest.get(f"{path}/evidence", timeout_s=_DOCUMENT_S) if opened else None
+    rows = None if evidence is None else _opened(evidence, [line["meter"] for line in shown["lines"]])
     if current().json:
         shown["credit_notes"] = notes
-        print_json({**shown, "evidence": rows} if opened else shown)
+        print_json({**shown, "evidence": rows or {}} if opened else shown)
         return
     number, status, cut = shown["number"], _status(shown), shown["cut"]
     print_fact("invoice", [number, shown["id"], status], f"Invoice {number}  {shown['id']}  {status}")
@@ -106,8 +108,8 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         print_part(
             f"{meter} price", ["quantity", "at", "each"], [_part(line, part) for part in line["parts"]]
         )
-        if opened:
-            _print_evidence(meter, rows.get(meter, []))
+        if rows is not None:
+            _print_evidence(meter, rows[meter])
     for charge in shown.get("charges", ()):
         amount, named = money(shown, charge["amount_micro"]), charge_name(shown, charge)
         print_fact("charge", [charge["kind"], charge["name"], amount], f"\n{named}  {amount}")
@@ -324,14 +326,16 @@ def _part(line: dict[str, Any], part: dict[str, Any]) -> list[object]:
     return [int(part["quantity"]), "free" if price in ("0", "") else price, unit]
 
 
-def _opened(evidence: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of the invoice's document by meter: topic, partition, day and offsets. A draft has none."""
+def _opened(evidence: dict[str, Any], meters: Sequence[str]) -> dict[str, list[dict[str, Any]]] | None:
+    """The rows of the invoice's document by meter: topic, partition, day and offsets; none of a line that is 0. None: a
+    draft, or an invoice without a document.
+    """
     document = evidence["document"]
     if document is None:
         if evidence["status"] == "issued":
             say("  It was issued before invoices had documents, so its lines cannot be opened.")
-        return {}
-    found: dict[str, list[dict[str, Any]]] = {"messages_in": [], "bytes_in": []}
+        return None
+    found: dict[str, list[dict[str, Any]]] = {meter: [] for meter in ("messages_in", "bytes_in", *meters)}
     for part in document["partitions"]:
         identity = {name: part[name] for name in ("topic", "topic_id", "partition", "log_generation")}
         for day in part["days"]:
@@ -344,6 +348,9 @@ def _opened(evidence: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _print_evidence(meter: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        say(f"  {meter}: nothing was counted")
+        return
     print_part(
         f"{meter} evidence",
         ["topic", "partition", "day", "first offset", "end offset", "quantity"],
