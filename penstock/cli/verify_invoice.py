@@ -308,6 +308,8 @@ def _print(report: Report, *, away: str = _DELETED) -> None:
     )
     for finding in report.partitions:
         name = line(f"{finding.topic}-{finding.partition}")
+        if finding.called_now is not None:
+            click.echo(f"{name}: its topic is called {line(finding.called_now)} today; the id is the same.")
         if finding.by_seals is not None:
             first, end = finding.by_seals
             click.echo(
@@ -341,6 +343,8 @@ def _print(report: Report, *, away: str = _DELETED) -> None:
     if left > 0:
         click.echo(f"and {left} more")
     invoice = line(report.invoice)
+    if report.void is not None:
+        click.secho(f"{invoice}: {line(str(report.void))}", fg="yellow", bold=True)
     wrong = sum(problem.is_wrong for problem in report.problems)
     if report.verdict is Verdict.PROVEN:
         click.secho(f"{invoice}: proven", fg="green", bold=True)
