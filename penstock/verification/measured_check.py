@@ -76,6 +76,8 @@ def check_measured(
             continue
         if row.topic and not row.topic_id:
             yield _line(where, "names a topic without its id")
+        if row.topic_id and not METERS[row.meter].by_topic:
+            yield _line(where, "is of a topic, and the meter is of none")
         if not first <= row.day < end and not any(
             start <= row.day < until for start, until in periods[row.meter]
         ):

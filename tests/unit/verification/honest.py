@@ -103,6 +103,8 @@ class Service:
         self.chain_items: list[dict[str, Any]] = []
         self.documents: dict[str, dict[str, Any]] = {}
         self.shown: dict[str, dict[str, Any]] = {}
+        self.records: list[dict[str, Any]] = []
+        """Those of a bundle, where there is one."""
         self.cuts: list[KeptCut] = []
         self.losses: list[KeptLoss] = []
         self.period_begins_ms = begins_ms
