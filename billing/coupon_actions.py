@@ -13,6 +13,7 @@ from control_plane.audit.actor import Actor
 from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules.charges import COUPON_PREFIX, is_over
 from penstock.rules.currencies import minor_digits
 from penstock.rules.timestamps import DAY_MS, time_ms
 from tenants.models import Tenant
@@ -124,7 +125,7 @@ def redeem(actor: Actor, tenant: Tenant, code: str, now: datetime) -> documents.
             raise InvalidRequest(_REFUSED)
         discount = _discount(row, now)
         terms = documents.read_document(own.document, documents.Terms, "terms")
-        kept = [one for one in terms.discounts if one.until_ms > time_ms(now)]
+        kept = [one for one in terms.discounts if not is_over(one, time_ms(now))]
         CouponRedemption.objects.create(coupon=row, tenant=tenant, at=now)
         audit.record(
             actor,
@@ -142,6 +143,7 @@ def redeem(actor: Actor, tenant: Tenant, code: str, now: datetime) -> documents.
             },
             price_book_sha256=None if own.price_book is None else own.price_book.sha256,
             now=now,
+            redeemed=discount.id,
         )
         return discount
 
@@ -149,7 +151,7 @@ def redeem(actor: Actor, tenant: Tenant, code: str, now: datetime) -> documents.
 def _discount(row: Coupon, at: datetime) -> documents.Discount:
     """What a tenant gets that redeems the coupon then. Raises `InvalidRequest`."""
     found = {
-        "id": f"coupon_{row.code}",
+        "id": f"{COUPON_PREFIX}{row.code}",
         "basis_points": row.basis_points,
         "amount_micro": row.amount_micro,
         "currency": row.currency,

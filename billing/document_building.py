@@ -233,9 +233,14 @@ def _partitions(cut: Cut, waived: Collection[PartitionRef]) -> tuple[documents.B
     rows: dict[PartitionRef, list[CutUsage]] = defaultdict(list)
     for row in cut.usage.filter(meter__in=METERS).order_by("first_offset", "day", "meter"):
         rows[row.topic_id, row.partition].append(row)
+    # Sorted here: a database with another collation than C has another order of names, and the document has one.
+    parts = sorted(
+        cut.coverage.all(),
+        key=lambda part: (part.topic, part.topic_id, part.partition, part.log_generation),
+    )
     return tuple(
         _partition(part, rows[part.topic_id, part.partition])
-        for part in cut.coverage.order_by("topic", "topic_id", "partition", "log_generation")
+        for part in parts
         if (part.topic_id, part.partition) not in waived
     )
 

@@ -298,8 +298,8 @@ def chain(tenant: Tenant) -> QuerySet[BillingEntry]:
 
 
 def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
-    """The usage rows of each line, by meter: topic, partition, day and offsets."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """The usage rows of each line, by meter: topic, partition, day and offsets. A line of 0 may have none."""
+    found: dict[str, list[dict[str, Any]]] = {line.meter: [] for line in invoice.lines.all()}
     waived = waived_partitions(invoice.cut)
     for row in invoice.cut.usage.order_by("topic", "topic_id", "partition", "first_offset", "day"):
         if (row.topic_id, row.partition) in waived:

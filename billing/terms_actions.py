@@ -57,13 +57,15 @@ def change_terms(
     now: datetime,
     revision: int | None = None,
     for_service_level: bool = False,
+    redeemed: str = "",
 ) -> TenantTerms:
     """Set the terms of the tenant's periods that begin at `now` or later. The same terms again change nothing.
     `revision`: of the terms that the change was made from; `PreconditionFailed` if they are others meanwhile.
 
     `price_book_sha256` assigns a published book to this tenant alone; None: the one that is in effect for all. A grant
-    of credit that was given stays as it is until it expires, and its id is never another grant's. Ids of service
-    levels are given with `for_service_level` alone. Raises `NotFound` and `InvalidRequest`.
+    of credit that was given stays as it is until it expires, and its id is never another grant's; the discount of a
+    coupon that was redeemed stays until it is over. Ids of service levels are given with `for_service_level` alone,
+    that of a coupon's discount with `redeemed`. Raises `NotFound` and `InvalidRequest`.
     """
     wanted = documents.read_document(terms, documents.Terms, "terms")
     if wanted.tax_stated_by is not UNSET:
@@ -92,6 +94,7 @@ def change_terms(
             return own
         _is_in_its_currency(row, before, wanted, book)
         _keeps_grants(before, wanted, time_ms(now))
+        _keeps_coupons(before, wanted, time_ms(now), redeemed)
         _uses_no_id_again(row, wanted)
         if not for_service_level:
             _uses_no_id_of_service_levels(before, wanted)
@@ -151,6 +154,25 @@ def _keeps_grants(before: documents.Terms, wanted: documents.Terms, now_ms: int)
     for grant in before.credits:
         if grant.id not in after and not charges.is_expired(grant, now_ms):
             raise InvalidRequest(f"credits: {grant.id} was granted and has not expired; it must stay")
+
+
+def _keeps_coupons(before: documents.Terms, wanted: documents.Terms, now_ms: int, redeemed: str) -> None:
+    """What the tenant redeemed is its own: in its order, unchanged, and no operator names a discount so."""
+    had = [one for one in before.discounts if charges.is_redeemed(one)]
+    after = [one for one in wanted.discounts if charges.is_redeemed(one)]
+    ids = {one.id for one in had} | {redeemed}
+    for one in after:
+        if one.id not in ids:
+            raise InvalidRequest(
+                f"discounts: {one.id}: ids that begin with {charges.COUPON_PREFIX} are those of coupons that the tenant"
+                " redeems; take another"
+            )
+    due = [one for one in had if one in after or not charges.is_over(one, now_ms)]
+    if [one for one in after if one.id != redeemed] != due:
+        names = ", ".join(one.id for one in due)
+        raise InvalidRequest(
+            f"discounts: {names} were redeemed and are not over; they must stay, in this order"
+        )
 
 
 def _uses_no_id_again(tenant: Tenant, wanted: documents.Terms) -> None:

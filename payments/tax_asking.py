@@ -26,6 +26,7 @@ from payments.stripe_shapes import AnsweredFault, Refused
 from payments.stripe_tax_calls import Calculation, TaxedAnswer, TaxPart, TaxQuestion
 from penstock.contract import documents
 from penstock.contract.errors import ConfigurationError, InvalidRequest, PenstockError
+from penstock.rules.stated_tax import coin_micro, tax_faults
 
 KIND_TAX = "tax_calculation"
 IN_FLIGHT_MAX = 1
@@ -144,6 +145,9 @@ def _statement(row: TaxCalculation, made: Calculation) -> documents.TaxStatement
         tax_ids=tuple(documents.TaxId(**one) for one in asked["tax_ids"]),
         lines=tuple(_line(one, unit) for one in made.lines),
     )
+    for line in statement.lines:
+        for fault in tax_faults(line, coin_micro(asked["currency"])):
+            raise Refused(f"Stripe Tax: {made.id}, tax of {line.line}: {fault}; it is not used")
     try:
         return documents.read_document(documents.plain(statement), documents.TaxStatement, made.id)
     except InvalidRequest as error:

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from penstock.cli.display import line
 from penstock.cli.output import progress
-from penstock.cli.rest import rest_client, settings
+from penstock.cli.rest import patient_client, settings
 from penstock.cli.rest_documents import RestDocuments
 from penstock.contract.errors import ConfigurationError
 from penstock.rest.client import segment
@@ -24,7 +24,7 @@ from penstock.verification.stamped_reads import StampedReads
 
 def evidence_without_log(invoice_id: str, file: Path, timeout: float) -> int:
     """The bundle as the service makes it; its bytes."""
-    with _whole(file) as out, rest_client() as rest:
+    with _whole(file) as out, patient_client() as rest:
         return rest.download(f"/v1/invoices/{segment(invoice_id)}/evidence-bundle", out, timeout_s=timeout)
 
 
@@ -33,7 +33,7 @@ def evidence_with_log(invoice_id: str, file: Path, timeout: float) -> int:
     chosen = settings(brokers=True)
     with (
         _whole(file) as out,
-        rest_client(chosen) as rest,
+        patient_client(chosen) as rest,
         StampedReads(chosen, patience_s=timeout) as reads,
         progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
     ):

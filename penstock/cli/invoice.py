@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import click
 from penstock.cli.display import byte_text
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
-from penstock.cli.rest import rest_client
+from penstock.cli.rest import patient_client
 from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.private_file import write_private
 from penstock.rest.client import segment
@@ -35,7 +36,7 @@ def invoice() -> None:
 )
 def invoice_list(timeout: float) -> None:
     """List the tenant's invoices, oldest first."""
-    with rest_client() as rest:
+    with patient_client() as rest:
         invoices = list(rest.items("/v1/invoices", timeout_s=timeout))
     if current().json:
         print_json({"invoices": invoices})
@@ -75,16 +76,17 @@ def invoice_list(timeout: float) -> None:
 def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
     """Show one invoice with its lines."""
     path = f"/v1/invoices/{segment(invoice_id)}"
-    with rest_client() as rest:
+    with patient_client() as rest:
         shown = rest.get(path, timeout_s=timeout)
         notes = [
             rest.get(f"/v1/credit-notes/{segment(note['id'])}", timeout_s=timeout)
             for note in shown["credit_notes"]
         ]
-        rows = _opened(rest.get(f"{path}/evidence", timeout_s=_DOCUMENT_S)) if opened else {}
+        evidence = rest.get(f"{path}/evidence", timeout_s=_DOCUMENT_S) if opened else None
+    rows = None if evidence is None else _opened(evidence, [line["meter"] for line in shown["lines"]])
     if current().json:
         shown["credit_notes"] = notes
-        print_json({**shown, "evidence": rows} if opened else shown)
+        print_json({**shown, "evidence": rows or {}} if opened else shown)
         return
     number, status, cut = shown["number"], _status(shown), shown["cut"]
     print_fact("invoice", [number, shown["id"], status], f"Invoice {number}  {shown['id']}  {status}")
@@ -106,8 +108,8 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         print_part(
             f"{meter} price", ["quantity", "at", "each"], [_part(line, part) for part in line["parts"]]
         )
-        if opened:
-            _print_evidence(meter, rows.get(meter, []))
+        if rows is not None:
+            _print_evidence(meter, rows[meter])
     for charge in shown.get("charges", ()):
         amount, named = money(shown, charge["amount_micro"]), charge_name(shown, charge)
         print_fact("charge", [charge["kind"], charge["name"], amount], f"\n{named}  {amount}")
@@ -143,7 +145,7 @@ def invoice_focus(
     apostrophe.
     """
     query = {"invoice": invoice_id, "from": _day_text(first), "to": _day_text(end)}
-    with rest_client() as rest:
+    with patient_client() as rest:
         text = rest.text("/v1/billing/focus", query, timeout_s=timeout)
     if current().json:
         print_json({"rows": list(csv.DictReader(text.splitlines()))})
@@ -208,7 +210,7 @@ def invoice_anchor(file: Path, force: bool, timeout: float) -> None:
     """
     if file.exists() and not force:
         raise click.UsageError(f"{file} is there already: name another file, or replace it with --force.")
-    with rest_client() as rest:
+    with patient_client() as rest:
         entries = list(rest.items("/v1/billing/chain", timeout_s=timeout))
     if not entries:
         raise NotFound("billing chain: nothing was issued yet, so it has no entry")
@@ -324,14 +326,16 @@ def _part(line: dict[str, Any], part: dict[str, Any]) -> list[object]:
     return [int(part["quantity"]), "free" if price in ("0", "") else price, unit]
 
 
-def _opened(evidence: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of the invoice's document by meter: topic, partition, day and offsets. A draft has none."""
+def _opened(evidence: dict[str, Any], meters: Sequence[str]) -> dict[str, list[dict[str, Any]]] | None:
+    """The rows of the invoice's document by meter: topic, partition, day and offsets; none of a line that is 0. None: a
+    draft, or an invoice without a document.
+    """
     document = evidence["document"]
     if document is None:
         if evidence["status"] == "issued":
             say("  It was issued before invoices had documents, so its lines cannot be opened.")
-        return {}
-    found: dict[str, list[dict[str, Any]]] = {"messages_in": [], "bytes_in": []}
+        return None
+    found: dict[str, list[dict[str, Any]]] = {meter: [] for meter in ("messages_in", "bytes_in", *meters)}
     for part in document["partitions"]:
         identity = {name: part[name] for name in ("topic", "topic_id", "partition", "log_generation")}
         for day in part["days"]:
@@ -344,6 +348,9 @@ def _opened(evidence: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _print_evidence(meter: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        say(f"  {meter}: nothing was counted")
+        return
     print_part(
         f"{meter} evidence",
         ["topic", "partition", "day", "first offset", "end offset", "quantity"],

@@ -8,7 +8,7 @@ from penstock.cli.dry_run import Foreseen
 from penstock.cli.invocation import current
 from penstock.client.settings import ConnectionSettings
 from penstock.profiles import connection_settings
-from penstock.rest.client import RestClient
+from penstock.rest.client import REACH_S, RestClient
 
 
 def settings(*, brokers: bool = False) -> ConnectionSettings:
@@ -53,17 +53,27 @@ def _foreseen(path: str) -> str:
 
 
 def client_with(
-    chosen: ConnectionSettings, credential: str | None, *, tenant: str | None = None
+    chosen: ConnectionSettings,
+    credential: str | None,
+    *,
+    tenant: str | None = None,
+    reach_s: float | None = None,
 ) -> RestClient:
     """A client of the invocation, with a credential other than its key."""
     kind = ForeseeingClient if current().dry_run else RestClient
-    return kind(chosen.api_url, credential, chosen.ca_file, tenant=tenant)
+    return kind(chosen.api_url, credential, chosen.ca_file, tenant=tenant, reach_s=reach_s)
 
 
 def rest_client(chosen: ConnectionSettings | None = None) -> RestClient:
     """A client with the invocation's key. It opens no connection before its first call."""
     chosen = settings() if chosen is None else chosen
     return client_with(chosen, chosen.api_key)
+
+
+def patient_client(chosen: ConnectionSettings | None = None) -> RestClient:
+    """As `rest_client`, for a command whose answer may take minutes: that there is no service is told in seconds."""
+    chosen = settings() if chosen is None else chosen
+    return client_with(chosen, chosen.api_key, reach_s=REACH_S)
 
 
 def admin_client(chosen: ConnectionSettings | None = None) -> Admin:

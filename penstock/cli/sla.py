@@ -13,7 +13,7 @@ from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
-from penstock.cli.rest import rest_client
+from penstock.cli.rest import patient_client
 from penstock.rest.client import segment
 from penstock.rules.allocation import month_of
 from penstock.rules.service_levels import WHOLE, percent
@@ -47,7 +47,7 @@ def sla_show(month: str | None, timeout: float) -> None:
     judged by probes; what nothing measured counts neither way and is shown. With --json the evidence is there too.
     """
     asked = month or f"{datetime.now(UTC):%Y-%m}"
-    with rest_client() as rest:
+    with patient_client() as rest:
         found = rest.get(f"/v1/sla/{segment(asked)}", timeout_s=timeout)
     if current().json:
         print_json(found)
@@ -156,7 +156,7 @@ def sla_verify(context: click.Context, month: str, timeout: float) -> None:
     from penstock.verification.service_level_check import ShownInvoice, check_service_level
 
     codes = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.WRONG: ExitCode.REFUSED}
-    with rest_client() as rest:
+    with patient_client() as rest:
         found = rest.get(f"/v1/sla/{segment(month)}", timeout_s=_DOCUMENT_S)
         chain = list(rest.items("/v1/billing/chain", timeout_s=_DOCUMENT_S))
         invoices = [

@@ -16,12 +16,12 @@ from penstock.cli.display import byte_text, counted, line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress, say
-from penstock.cli.rest import rest_client, settings
+from penstock.cli.rest import patient_client, settings
 from penstock.cli.rest_documents import RestDocuments
 from penstock.contract.anchor_documents import DOCUMENT_BYTES_MAX, is_day
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import profile_file
-from penstock.rest.client import RestClient
+from penstock.rest.client import REACH_S, RestClient
 from penstock.rules.rating import shown_amount
 from penstock.verification.anchors import Anchor, DayAnchors, read_anchor, read_file
 from penstock.verification.commitments import Notes
@@ -180,7 +180,7 @@ def _anchor(source: str, key: str | None, timeout: float) -> Anchor:
         return read_anchor(read_file(Path(source)), source, key)
     parts = urlsplit(source)
     # What everyone may read takes no credential, and none may go to a server that only publishes.
-    with RestClient(f"{parts.scheme}://{parts.netloc}") as rest:
+    with RestClient(f"{parts.scheme}://{parts.netloc}", reach_s=REACH_S) as rest:
         found = rest.text(f"{parts.path}?{parts.query}" if parts.query else parts.path, timeout_s=timeout)
     if len(found or "") > DOCUMENT_BYTES_MAX:
         raise InvalidRequest(f"{source}: is no anchor: over {DOCUMENT_BYTES_MAX} bytes")
@@ -198,7 +198,7 @@ def _online(invoice_id: str, timeout: float, proven: "_Proven") -> Report:
 
     chosen = settings(brokers=True)
     with (
-        rest_client(chosen) as rest,
+        patient_client(chosen) as rest,
         StampedReads(chosen, patience_s=timeout) as reads,
         progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
     ):
@@ -308,6 +308,8 @@ def _print(report: Report, *, away: str = _DELETED) -> None:
     )
     for finding in report.partitions:
         name = line(f"{finding.topic}-{finding.partition}")
+        if finding.called_now is not None:
+            click.echo(f"{name}: its topic is called {line(finding.called_now)} today; the id is the same.")
         if finding.by_seals is not None:
             first, end = finding.by_seals
             click.echo(
@@ -341,6 +343,8 @@ def _print(report: Report, *, away: str = _DELETED) -> None:
     if left > 0:
         click.echo(f"and {left} more")
     invoice = line(report.invoice)
+    if report.void is not None:
+        click.secho(f"{invoice}: {line(str(report.void))}", fg="yellow", bold=True)
     wrong = sum(problem.is_wrong for problem in report.problems)
     if report.verdict is Verdict.PROVEN:
         click.secho(f"{invoice}: proven", fg="green", bold=True)

@@ -29,6 +29,8 @@ from penstock.transport.address import require_protected
 from penstock.transport.authorities import tls_context
 
 TIMEOUT_S = 15.0
+REACH_S = 6.0
+"""A caller that waits minutes for a large answer learns after so long that there is no service at all."""
 """A change waits up to 2 s for its delivery to the brokers; several times that."""
 _ANSWER_BYTES_MAX = 256 * 1024 * 1024
 """The evidence of a large invoice is megabytes; whatever is larger is not ours."""
@@ -79,16 +81,20 @@ class RestClient:
         *,
         tenant: str | None = None,
         timeout_s: float = TIMEOUT_S,
+        reach_s: float | None = None,
     ) -> None:
         """`api_key` is an API key, a session token of a sign-in or an operator's token; None for sign-up.
 
-        `tenant` chooses the tenant of a session token that has several. Raises `ConfigurationError`.
+        `tenant` chooses the tenant of a session token that has several. `reach_s`: a call to which no connection could
+        be made is given up after so long, with two attempts at least, however long its answer may take; None: by its
+        deadline alone. Raises `ConfigurationError`.
         """
         if not api_url:
             raise ConfigurationError(
                 "api_url: no address of the control plane; pass api_url=, set PENSTOCK_API_URL, or name a profile"
             )
         self._api_key, self._tenant, self._timeout_s = api_key, tenant, timeout_s
+        self._reach_s = reach_s
         parts = urlsplit(api_url)
         try:
             port = parts.port
@@ -234,12 +240,16 @@ class RestClient:
         pause = _BACKOFF_S
         was_lost = False
         failure: PenstockError | None = None
+        attempts = 0
+        reach_by = deadline if self._reach_s is None else min(deadline, time.monotonic() + self._reach_s)
         while True:
+            attempts += 1
             try:
                 answer = self._attempt(method, target, payload, headers, deadline, into)
                 if answer.status not in _NOT_APPLIED:
                     return self._read(method, answer, url, was_lost, parse)
                 failure = _refusal(answer, url)
+                reach_by = deadline
                 wait = max(pause, answer.retry_after_s or 0.0)
             except _Unsent as error:
                 if failure is None or not isinstance(error, _TooLate):
@@ -253,6 +263,7 @@ class RestClient:
                 )
                 wait = pause
                 was_lost = True
+                reach_by = deadline
             except TimeoutError as error:
                 before = "" if failure is None else f"; before that: {failure.message}"
                 if method == "GET" and not was_lost:
@@ -260,7 +271,8 @@ class RestClient:
                 raise OutcomeUnknown(f"{method} {url}: no answer within {given:g} s{before}") from error
             # A little of chance, so that many clients do not come back together.
             wait *= random.uniform(0.8, 1.2)
-            if time.monotonic() + wait >= deadline:
+            gives_up = reach_by if attempts > 1 else deadline
+            if time.monotonic() + wait >= gives_up:
                 if was_lost and method != "GET" and not isinstance(failure, OutcomeUnknown):
                     raise OutcomeUnknown(f"{method} {url}: an answer was lost, then: {failure.message}")
                 raise failure
@@ -334,6 +346,8 @@ class RestClient:
 
     def _connect(self, deadline: float) -> http.client.HTTPConnection:
         left = _left_to_begin(deadline)
+        if self._reach_s is not None:
+            left = min(left, self._reach_s / 2)
         connection = (
             http.client.HTTPConnection(self._host, self._port, timeout=left)
             if self._tls is None

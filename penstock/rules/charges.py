@@ -29,6 +29,8 @@ WHOLE_POINTS = 10_000
 MINIMUM = "minimum"
 REASON_MAX = 200
 """Characters of a charge's reason in a document."""
+COUPON_PREFIX = "coupon_"
+"""Ids of discounts that a tenant redeemed begin with it, and no others do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,18 @@ def in_order_of_use(grants: Sequence[CreditGrant]) -> list[CreditGrant]:
 def is_expired(grant: CreditGrant, period_start_ms: int) -> bool:
     """Whether it pays for no period that begins then or later."""
     return grant.expires_ms is not None and grant.expires_ms <= period_start_ms
+
+
+def is_redeemed(discount: Discount) -> bool:
+    """Whether the tenant has it for a coupon. It stays as it is until it is over, as a grant of credit does; another
+    discount may end with any period.
+    """
+    return discount.id.startswith(COUPON_PREFIX)
+
+
+def is_over(discount: Discount, period_start_ms: int) -> bool:
+    """Whether it lowers no period that begins then or later."""
+    return discount.until_ms <= period_start_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,11 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """`items`: what one of its quantity is, in the plural."""
+    """`items`: what one of its quantity is, in the plural. `by_topic`: whether it is counted by topic."""
 
     items: str
     rule: Rule
+    by_topic: bool = True
 
 
 RETAINED = "retained_byte_minutes"
@@ -41,12 +42,12 @@ METERS: Mapping[str, Meter] = {
     RETAINED: Meter("byte-minutes", Rule.BOUNDED),
     REPLICATED: Meter("byte-minutes", Rule.BOUNDED),
     PARTITIONS: Meter("minutes", Rule.BOUNDED),
-    REQUESTS: Meter("requests", Rule.STATED),
+    REQUESTS: Meter("requests", Rule.STATED, by_topic=False),
     MESSAGES_OWN_ZONE: Meter("messages", Rule.STATED),
     MESSAGES_OTHER_ZONE: Meter("messages", Rule.STATED),
     BYTES_OWN_ZONE: Meter("bytes", Rule.STATED),
     BYTES_OTHER_ZONE: Meter("bytes", Rule.STATED),
-    CONNECTIONS: Meter("milliseconds", Rule.STATED),
+    CONNECTIONS: Meter("milliseconds", Rule.STATED, by_topic=False),
     THROTTLED: Meter("milliseconds", Rule.STATED),
 }
 """Those that can be priced."""

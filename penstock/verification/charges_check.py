@@ -11,6 +11,7 @@ from penstock.contract.documents import (
     NO_TERMS,
     CreditGrant,
     CreditNoteDocument,
+    Discount,
     InvoiceDocument,
     PricesDocument,
     Terms,
@@ -27,10 +28,12 @@ from penstock.rules.charges import (
     charge_id,
     credit_charged,
     is_expired,
+    is_over,
+    is_redeemed,
     standing_credit,
 )
 from penstock.rules.rating import MICRO, PriceBook, credit_line_id, rate, shown_amount
-from penstock.rules.stated_tax import TaxedLine, coin_micro, taxed_lines
+from penstock.rules.stated_tax import TaxedLine, coin_micro, tax_faults, taxed_lines
 from penstock.verification.findings import Kind, Problem
 
 
@@ -110,7 +113,8 @@ def stated_in(invoice: InvoiceDocument) -> StatedTax | None:
 
 
 def check_statement(invoice: InvoiceDocument, prices: AssignedPrices, due: DueCharges) -> Iterator[Problem]:
-    """A stated tax is stated for what the invoice costs, its parts add up, and it is there where the terms want it.
+    """A stated tax is stated for what the invoice costs, it is there where the terms want it, and its parts are what
+    their percentages give and add up.
 
     What it says itself is shown by nothing here, so an invoice with one is proven in part.
     """
@@ -133,20 +137,11 @@ def check_statement(invoice: InvoiceDocument, prices: AssignedPrices, due: DueCh
         yield _line(statement.calculation, "has rates of a time before the period's end or after the issue")
     minor_micro = MICRO // 10**prices.book.minor_digits
     for line in statement.lines:
-        parts = sum(part.amount_micro for part in line.parts)
-        if parts != line.tax_micro:
-            yield Problem(
-                kind=Kind.AMOUNT_DIFFERS,
-                where=f"tax of {line.line}",
-                message=f"{_money(line.tax_micro)} in all, its jurisdictions take {_money(parts)}",
-            )
+        for fault in tax_faults(line, coin_micro(invoice.currency)):
+            yield Problem(kind=Kind.AMOUNT_DIFFERS, where=f"tax of {line.line}", message=fault)
         if line.tax_micro % minor_micro:
             yield _line(
                 f"tax of {line.line}", f"{line.tax_micro} millionths are no amount of {invoice.currency}"
-            )
-        if any(part.taxable_micro > line.base_micro for part in line.parts):
-            yield _line(
-                f"tax of {line.line}", f"more is taxed than the {_money(line.base_micro)} of the line"
             )
     tax = sum(line.tax_micro for line in statement.lines)
     yield Problem(
@@ -219,6 +214,34 @@ def check_grants(
         rest = left.get(name, grant.amount_micro) + returned.get(name, 0)
         if found is None and rest > 0 and not is_expired(grant, invoice.period_start_ms):
             yield _price(name, f"{_money(rest)} of credit are left, and the prices no longer have the grant")
+
+
+def check_coupons(
+    invoice: InvoiceDocument, prices: AssignedPrices, earlier: Sequence[PricesDocument]
+) -> Iterator[Problem]:
+    """No discount that the tenant redeemed is changed, moved or taken away before it is over. `earlier`: the chain's
+    prices before those of the invoice.
+    """
+    redeemed: dict[str, Discount] = {}
+    for document in earlier:
+        for discount in () if document.terms is UNSET else document.terms.discounts:
+            if is_redeemed(discount) and redeemed.setdefault(discount.id, discount) != discount:
+                yield _price(discount.id, "the discount of a coupon is two in the billing chain")
+    now = [discount for discount in prices.terms.discounts if discount.id in redeemed]
+    for discount in now:
+        if redeemed[discount.id] != discount:
+            yield _price(discount.id, "was redeemed as another discount than the prices have now")
+    names = {discount.id for discount in now}
+    due = [
+        discount.id
+        for discount in redeemed.values()
+        if discount.id in names or not is_over(discount, invoice.period_start_ms)
+    ]
+    for name in due:
+        if name not in names:
+            yield _price(name, "was redeemed and is not over, and the prices no longer have the discount")
+    if [discount.id for discount in now] != [name for name in due if name in names]:
+        yield _price(", ".join(due), "are the discounts that were redeemed, in another order now")
 
 
 def check_charged_credits(

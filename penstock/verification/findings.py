@@ -91,11 +91,14 @@ class PartitionFinding:
     """One partition as counted from the log."""
 
     topic: str
+    """Its name at the time. A name is a label: what is compared is the id."""
     topic_id: str
     partition: int
     log_generation: int
     start_offset: int
     end_offset: int
+    called_now: str | None = None
+    """The topic's name today, where that is another one."""
     messages: int = 0
     bytes: int = 0
     batches: int = 0
@@ -155,6 +158,24 @@ class LineFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Void:
+    """The service says that nothing of the invoice is to be paid."""
+
+    at: str
+    """Since when, as the service says."""
+    credit_notes: tuple[str, ...]
+    """Those that give all of it back, by the billing chain. Empty: an operator took it back."""
+
+    def __str__(self) -> str:
+        why = (
+            f"given back as a whole by {' and '.join(self.credit_notes)}"
+            if self.credit_notes
+            else "an operator took it back, and the tenant's audit log has the reason (receivable.void)"
+        )
+        return f"VOID since {self.at}: {why}; nothing of it is to be paid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The whole verification."""
 
@@ -182,6 +203,8 @@ class Report:
     """What was compared with the producers' receipts, in words; empty when none were given."""
     problems: tuple[Problem, ...]
     """All of them, partitions' included."""
+    void: Void | None = None
+    """None: it counts. Its numbers are proven all the same."""
 
     @property
     def verdict(self) -> Verdict:

@@ -15,7 +15,7 @@ from penstock.rules.rating import PriceBook, RatedLine, credit, credit_line_id, 
 from penstock.rules.timestamps import moment_of
 from penstock.verification.claims import PartitionClaim
 from penstock.verification.commitments import ChainPoint
-from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report
+from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report, Void
 
 MESSAGES = "messages_in"
 BYTES = "bytes_in"
@@ -186,6 +186,14 @@ def check_shown(
         due["charges"] = [plain(one) for one in invoice.charges]
     elif "charges" in shown:
         due["charges"] = []
+    # A service of the release before does not say whether it is void.
+    void_at = shown.get("void_at")
+    if void_at is not None and _moment(void_at) is None:
+        yield Problem(
+            kind=Kind.DOCUMENT_ALTERED,
+            where=invoice.id,
+            message=f"the service shows void_at {_SHORT.repr(void_at)}, which is no time",
+        )
     for name, value in due.items():
         said = shown.get(name)
         if isinstance(value, datetime):
@@ -199,6 +207,20 @@ def check_shown(
                 where=invoice.id,
                 message=f"the service shows {field} {_SHORT.repr(seen)}, {_SHORT.repr(right)} is due by its documents",
             )
+
+
+def void_of(
+    shown: Mapping[str, Any], invoice: InvoiceDocument, credits: Sequence[CreditNoteDocument]
+) -> Void | None:
+    """Whether and why nothing of the invoice is to be paid; `check_shown` has looked at `shown`."""
+    since = _moment(shown.get("void_at"))
+    if since is None:
+        return None
+    given_back = sum(note.total_micro for note in credits) >= invoice.total_micro
+    return Void(
+        at=f"{since:%Y-%m-%d %H:%M:%S}Z",
+        credit_notes=tuple(note.id for note in credits) if given_back else (),
+    )
 
 
 def _differing(field: str, said: Any, due: Any) -> tuple[str, Any, Any] | None:
@@ -241,6 +263,7 @@ def make_report(
     *,
     due_total_micro: int,
     head: ChainPoint,
+    void: Void | None = None,
     receipts: Sequence[str] = (),
 ) -> Report:
     """Everything together. `problems` are those that no partition's finding holds."""
@@ -299,6 +322,7 @@ def make_report(
         credited_total_micro=sum(note.total_micro for note in credits),
         receipts=tuple(receipts),
         problems=tuple(together),
+        void=void,
     )
 
 

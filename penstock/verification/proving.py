@@ -168,18 +168,20 @@ def _prove_once(
     problems += charges_check.check_charges(invoice, prices, due)
     problems += charges_check.check_statement(invoice, prices, due)
     problems += charges_check.check_grants(invoice, prices, earlier, previous, returned)
+    problems += charges_check.check_coupons(invoice, prices, earlier)
     problems += measured_check.check_measured(
         invoice,
         prices.book,
         before,
-        {loss.where for loss in commitments.losses},
+        commitments,
         lambda: _invoices_before(invoice, view),
     )
     if prices.format == 1:
         problems += invoice_check.check_credits(invoice, prices.book, credits)
     else:
         problems += charges_check.check_charged_credits(invoice, prices, due, quantities, credits)
-    problems += invoice_check.check_shown(documents.invoice(invoice_id), invoice, credits)
+    shown = documents.invoice(invoice_id)
+    problems += invoice_check.check_shown(shown, invoice, credits)
     seen_later = _seen_later(invoice, view)
     claims, wrong_claims = claims_of(invoice, before, commitments, credits, seen_later)
     problems += wrong_claims
@@ -205,6 +207,7 @@ def _prove_once(
         problems,
         due_total_micro=due.charged.total_micro,
         head=chain.head,
+        void=invoice_check.void_of(shown, invoice, credits),
         receipts=notes_on_receipts,
     )
 
@@ -350,10 +353,7 @@ def _read_all(
 
             _read_partition(check, claim, reads, tell)
             if topic.name != claim.billed.topic:
-                message = f"its topic {claim.billed.topic_id} is called {topic.name}"
-                check.finding.problems.append(
-                    Problem(kind=Kind.DOCUMENT_ALTERED, where=claim.name, message=message)
-                )
+                check.finding.called_now = topic.name
         checks.append(check)
         done += claim.end_offset - claim.first_offset
         progress(done, total, claim.name)

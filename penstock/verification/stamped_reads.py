@@ -29,6 +29,8 @@ _Answer = TypeVar("_Answer", proof_pb2.ReadStampedResponse, proof_pb2.ReadSealsR
 READ_BYTES = 4 * 1024 * 1024
 """Bytes of batches asked for at once. One answer holds at least a batch, so up to `BATCH_BYTES_MAX_LIMIT` more."""
 _CALL_MS = 20_000
+REACH_S = 6.0
+"""So long no broker may answer at all before that is told; each one of them is waited for half as long."""
 _PAUSE_S_FIRST, _PAUSE_S_LONGEST = 0.05, 1.0
 _ELSEWHERE = (
     ErrorCode.NOT_LEADER,
@@ -61,12 +63,18 @@ class StampedBatches:
 
 
 class StampedReads:
-    """Reads as one key. Retries while leaders move or the broker asks to slow down, at most `patience_s` a read."""
+    """Reads as one key. Retries while leaders move or the broker asks to slow down, at most `patience_s` a read. Until
+    a broker has answered, at most `reach_s`: where there is none, that is told soon.
+    """
 
-    def __init__(self, settings: ConnectionSettings, patience_s: float = 60.0) -> None:
+    def __init__(
+        self, settings: ConnectionSettings, patience_s: float = 60.0, *, reach_s: float = REACH_S
+    ) -> None:
         self._channels = Channels(settings)
         self._bootstrap = list(settings.bootstrap)
         self._patience_s = patience_s
+        self._reach_s = reach_s
+        self._has_answered = False
         self._addresses: dict[int, str] = {}
         self._topics: dict[bytes, LiveTopic] = {}
 
@@ -126,7 +134,8 @@ class StampedReads:
     def _ask_any(self, method: str, request: bytes) -> bytes:
         """The answer of the first broker that gives one. Raises `BrokerUnavailable`."""
         failures: list[str] = []
-        deadline = time.monotonic() + self._patience_s
+        patience_s = self._patience_s if self._has_answered else min(self._patience_s, self._reach_s)
+        deadline = time.monotonic() + patience_s
         pause = _PAUSE_S_FIRST
         while True:
             for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
@@ -137,7 +146,9 @@ class StampedReads:
                         raise
                     failures.append(error.message)
             if time.monotonic() + pause > deadline:
-                raise BrokerUnavailable(f"no broker answered: {'; '.join(failures[-3:])}")
+                raise BrokerUnavailable(
+                    f"no broker answered within {patience_s:g} s: {'; '.join(dict.fromkeys(failures[-3:]))}"
+                )
             pause = self._wait(pause)
 
     def seals(self, where: TopicPartition) -> list[Seal]:
@@ -238,12 +249,17 @@ class StampedReads:
 
     def _call(self, address: str, method: str, request: bytes) -> bytes:
         request_id = f"{random.getrandbits(8 * REQUEST_ID_BYTES):0{2 * REQUEST_ID_BYTES}x}"
-        call: Any = self._channels.call(address, method, request, _CALL_MS, request_id)
+        call_ms = _CALL_MS if self._has_answered else int(self._reach_s * 500)
+        call: Any = self._channels.call(address, method, request, call_ms, request_id)
         try:
             answer: bytes = call.result()
+            self._has_answered = True
         except grpc.RpcError as error:
             status: Any = error
             code = code_of(status.code(), status.trailing_metadata())
+            self._has_answered |= any(
+                name == methods.ERROR_CODE for name, _ in status.trailing_metadata() or ()
+            )
             described = describe(address, status.code(), status.details(), request_id)
             raise (BrokerUnavailable if code is None else error_class(code))(described) from error
         return answer

@@ -118,6 +118,27 @@ def test_an_ended_coupon_is_refused_and_who_has_it_keeps_it(world: World, acme: 
         coupon_actions.end_coupon(TESTER, "NOTHING-HERE", hours_ago(9))
 
 
+@pytest.mark.parametrize("how", ["dropped", "lowered", "moved", "invented"])
+def test_what_a_tenant_redeemed_stays_in_its_terms_until_it_is_over(acme: Tenant, how: str) -> None:
+    make()
+    make(code="SUMMER-99")
+    redeem(acme)
+    redeem(acme, "SUMMER-99")
+    had = terms_actions.terms_of(acme).document["discounts"]
+    wanted = {
+        "dropped": had[1:],
+        "lowered": [had[0] | {"basis_points": 1_999}, had[1]],
+        "moved": had[::-1],
+        "invented": [*had, had[0] | {"id": "coupon_MINE"}],
+    }[how]
+    said = "take another" if how == "invented" else "they must stay, in this order"
+    with pytest.raises(InvalidRequest, match=said):
+        change(acme, terms(discounts=wanted), at=hours_ago(10))
+    change(acme, terms(discounts=[*terms()["discounts"], *had]), at=hours_ago(10))
+    change(acme, terms(discounts=[]), at=hours_ago(-24 * 90))
+    assert terms_actions.terms_of(acme).document["discounts"] == []
+
+
 def test_discounts_that_are_over_make_room(acme: Tenant) -> None:
     make(days=31, from_at=hours_ago(24 * 40))
     make(code="SUMMER-99")

@@ -14,6 +14,7 @@ from billing.running_costs import running_cost
 from daemon.data_set_store import FolderStore
 from penstock.contract.documents import InvoiceDocument, plain, read_document
 from penstock.rules.rating import PriceBook
+from penstock.verification.commitments import Commitments
 from penstock.verification.findings import Kind
 from penstock.verification.measured_check import check_measured
 from tenants.models import Tenant
@@ -120,7 +121,8 @@ def test_whole_days_are_billed_once_and_what_comes_late_with_the_next_invoice(tm
     prices = PriceBook.read(book(1, KEPT, "requests"))
     before: dict[Cut, tuple[InvoiceDocument, ...]] = {first: (), second: (document_of(first),)}
     for cut, earlier in before.items():
-        found = list(check_measured(document_of(cut), prices, {}, (), partial(tuple, earlier)))
+        nothing_kept = Commitments(tenant=tenant.public_id, cuts=())
+        found = list(check_measured(document_of(cut), prices, {}, nothing_kept, partial(tuple, earlier)))
         assert [(one.kind, one.where) for one in found] == [(Kind.UNPROVEN, f"line {KEPT}")]
     assert queries.usage(tenant, by=[], first=None, end=None)[0]["meters"][KEPT]["billed"] == 1_441
 

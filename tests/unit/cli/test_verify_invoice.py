@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.cli.verify_invoice import _print
-from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report
+from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report, Void
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2K\rproven\n\x9b1A\u202e[/red][bold]"
 
@@ -23,6 +23,7 @@ def report(*problems: Problem) -> Report:
         lost_messages=1,
         lost_bytes=1,
         malformed=[HOSTILE],
+        called_now=HOSTILE,
     )
     line = LineFinding(
         meter=HOSTILE,
@@ -52,6 +53,7 @@ def report(*problems: Problem) -> Report:
         credited_total_micro=10_000,
         receipts=(HOSTILE,),
         problems=problems,
+        void=Void(at=HOSTILE, credit_notes=(HOSTILE,)),
     )
 
 
@@ -65,4 +67,4 @@ def test_no_text_of_somebody_elses_moves_the_cursor(
     steering = {character for character in told if not character.isprintable()} - {"\n", "\t"}
     assert steering == set()
     assert not any(row.startswith("proven") for row in told.splitlines())
-    assert told.count("\\x1b]0;owned") >= 8 + 2 * min(len(kinds), 50)
+    assert told.count("\\x1b]0;owned") >= 11 + 2 * min(len(kinds), 50)

@@ -25,7 +25,7 @@ REFUSED = "refused"
 """The document is no document: nothing is proven, and the exit status is that of *wrong*."""
 
 NO_PART: dict[str, str] = {
-    "rewritten newest-inv.partitions.topic": "the name of a deleted topic; its id counts, and a live one's is compared",
+    "rewritten newest-inv.partitions.topic": "the name of a topic beside its id, which counts",
     "rewritten newest-credit.number": "numbers of credit notes are the service's; the chain holds each note once",
     "rewritten newest-credit.cut_id": "at which cut a loss was seen: the brokers name the loss itself",
     "rewritten newest-credit.ranges.topic": "the name of a topic beside its id, which counts",

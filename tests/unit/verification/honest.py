@@ -94,6 +94,8 @@ class Service:
         terms: Terms | None = None,
     ) -> None:
         self.logs = list(logs)
+        self.binned: list[StoredLog] = []
+        """Logs of topics in the recycle bin: cuts count them, and no key sees them."""
         self.gone: list[StoredLog] = []
         """Logs of deleted topics, each until a cut has counted it."""
         self.book = book
@@ -101,6 +103,8 @@ class Service:
         self.chain_items: list[dict[str, Any]] = []
         self.documents: dict[str, dict[str, Any]] = {}
         self.shown: dict[str, dict[str, Any]] = {}
+        self.records: list[dict[str, Any]] = []
+        """Those of a bundle, where there is one."""
         self.cuts: list[KeptCut] = []
         self.losses: list[KeptLoss] = []
         self.period_begins_ms = begins_ms
@@ -153,7 +157,7 @@ class Service:
         )
         readings, partitions = [], []
         for log in sorted(
-            [*self.logs, *self.gone], key=lambda log: (log.where.topic_id, log.where.partition)
+            [*self.logs, *self.binned, *self.gone], key=lambda log: (log.where.topic_id, log.where.partition)
         ):
             end = (ends or {}).get(log.where, log.end_offset)
             reading, part = _part(
@@ -578,6 +582,7 @@ def shown(document: Mapping[str, Any], notes: Sequence[Mapping[str, Any]]) -> di
         "issued_at": _text(document["issued_at_ms"]),
         "cut": document["cut"]["id"],
         "gaps": [],
+        "void_at": None,
         "lines": [
             {**copy.deepcopy(line), "price_book_sha256": document["price_book_sha256"]}
             for line in document["lines"]

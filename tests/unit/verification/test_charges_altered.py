@@ -72,12 +72,22 @@ TERMS = Terms(
             reason="partner",
         ),
         Discount(
-            id="di_coupon",
+            id="coupon_AUTUMN",
             basis_points=0,
             amount_micro=300_000,
             currency="USD",
             meters=(),
             from_ms=BEGIN_MS,
+            until_ms=BEGIN_MS + 900 * DAY_MS,
+            reason="coupon",
+        ),
+        Discount(
+            id="coupon_TENTH",
+            basis_points=1_000,
+            amount_micro=0,
+            currency="",
+            meters=("bytes_in",),
+            from_ms=BEGIN_MS + 1,
             until_ms=BEGIN_MS + 900 * DAY_MS,
             reason="coupon",
         ),
@@ -380,6 +390,60 @@ def test_a_grant_that_two_prices_of_the_chain_have_differently_is_named() -> Non
     _insert(service, 2, shadow)
     messages = [problem.message for problem in service.verify("inv_3").problems]
     assert "the grant of credit is two in the billing chain" in messages
+
+
+def world_with_later_terms(*discounts: Discount) -> Service:
+    """Prices that brokers noted in time, for the second period: with these discounts instead."""
+    orders = StoredLog(0)
+    orders.write(20, BEGIN_MS + 1)
+    service = Service(orders, book=BOOK_2, terms=TERMS)
+    service.assign(BOOK_2, BEGIN_MS + PERIOD_MS, replace(TERMS, discounts=discounts))
+    service.cut()
+    orders.write(20, BEGIN_MS + PERIOD_MS + 1)
+    service.cut()
+    return service
+
+
+PARTNER, AUTUMN, TENTH = TERMS.discounts
+ENDS = BEGIN_MS + PERIOD_MS
+
+
+@pytest.mark.parametrize(
+    ("discounts", "said"),
+    [
+        ((PARTNER, TENTH), "coupon_AUTUMN was redeemed and is not over"),
+        ((), "coupon_AUTUMN was redeemed and is not over"),
+        ((PARTNER, replace(AUTUMN, amount_micro=200_000), TENTH), "coupon_AUTUMN was redeemed as another"),
+        ((PARTNER, AUTUMN, replace(TENTH, meters=("other",))), "coupon_TENTH was redeemed as another"),
+        ((PARTNER, replace(AUTUMN, until_ms=ENDS), TENTH), "coupon_AUTUMN was redeemed as another"),
+        ((PARTNER, replace(AUTUMN, id="coupon_WINTER"), TENTH), "coupon_AUTUMN was redeemed and is not over"),
+        ((PARTNER, TENTH, AUTUMN), "another order"),
+    ],
+)
+def test_a_discount_that_the_tenant_redeemed_is_held_as_grants_are(
+    discounts: tuple[Discount, ...], said: str
+) -> None:
+    """Nothing else tells: every document agrees, and the brokers noted the prices before the period began."""
+    report = world_with_later_terms(*discounts).verify("inv_2")
+    assert {problem.kind for problem in report.problems} == {Kind.PRICE_DIFFERS}
+    assert any(said in f"{problem.where} {problem.message}" for problem in report.problems)
+
+
+def test_a_discount_of_an_operator_may_end_with_a_period_and_new_coupons_may_come() -> None:
+    winter = replace(TENTH, id="coupon_WINTER")
+    for discounts in ((AUTUMN, TENTH), (PARTNER, AUTUMN, TENTH, winter)):
+        assert world_with_later_terms(*discounts).verify("inv_2").proven
+
+
+def test_a_coupon_that_is_over_may_go() -> None:
+    orders = StoredLog(0)
+    orders.write(20, BEGIN_MS + 1)
+    over = replace(AUTUMN, until_ms=ENDS)
+    service = Service(orders, book=BOOK_2, terms=replace(TERMS, discounts=(over,)))
+    service.assign(BOOK_2, ENDS, replace(TERMS, discounts=()))
+    service.cut()
+    service.cut()
+    assert service.verify("inv_1").proven and service.verify("inv_2").proven
 
 
 @pytest.mark.parametrize(("name", "alter", "invoice"), STORIES, ids=[story[0] for story in STORIES])

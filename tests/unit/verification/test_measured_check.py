@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.contract.documents import NO_TERMS
+from penstock.contract.ids import TopicId
 from penstock.rules.rating import PriceBook
 from penstock.verification.findings import Kind, Verdict
 from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service, rate_again
@@ -109,6 +110,14 @@ FORGERIES: list[tuple[str, Kind, Callable[[list[dict[str, Any]]], object]]] = [
     ("more replicas than there can be", Kind.QUANTITY_DIFFERS,
      lambda rows: rows[2].update(quantity=rows[4]["quantity"] * 32 + 1)),
     ("a topic that never was", Kind.QUANTITY_DIFFERS, lambda rows: rows[1].update(topic="other", topic_id="ab" * 16)),
+    ("the same day under another name", Kind.QUANTITY_DIFFERS,
+     lambda rows: rows.append(rows[1] | {"topic": "orders.again"})),
+    ("the same bytes of a day under another name", Kind.QUANTITY_DIFFERS,
+     lambda rows: rows.append(rows[4] | {"topic": "orders.again"})),
+    ("the same day of an earlier period under another name", Kind.QUANTITY_DIFFERS,
+     lambda rows: rows.append(row(MINUTES, 0, 1_440) | {"topic": "orders.again"})),
+    ("requests of a topic without an id", Kind.LINE_DIFFERS,
+     lambda rows: rows.append(rows[3] | {"topic": "orders"})),
     ("a day that is not over", Kind.DAY_DIFFERS, lambda rows: rows[1].update(row(MINUTES, 20, 1))),
     ("a day before the tenant's first", Kind.DAY_DIFFERS, lambda rows: rows[0].update(row(MINUTES, -1, 1))),
     ("a meter without a price", Kind.LINE_DIFFERS, lambda rows: rows[3].update(meter="zebras")),
@@ -162,6 +171,45 @@ def test_what_comes_late_of_a_deleted_topic_is_bounded_by_the_last_cut_that_had_
     assert service.verify(name).verdict is Verdict.PARTLY
     altered(service, lambda rows: rows[1].update(quantity=size * 1_440 + 1), name)
     assert Kind.QUANTITY_DIFFERS in {one.kind for one in service.verify(name).problems}
+
+
+@pytest.mark.parametrize(("meter", "day"), [(MINUTES, 31), (KEPT, 31), (SLOWED, 31), (MINUTES, 39)])
+def test_a_day_after_the_cut_that_has_the_last_of_a_deleted_topic_is_found(meter: str, day: int) -> None:
+    """It was deleted in the third period, days 20 to 29; the fourth has days 30 to 39."""
+    service, _ = world()
+    service.delete_topic(service.logs[0])
+    service.cut(measured=[])
+    late = service.cut(measured=[row(MINUTES, 29, 1_440)])
+    assert service.verify(late).verdict is Verdict.PARTLY
+    altered(service, lambda rows: rows.append(row(meter, day, 1)), late)
+    altered(service, lambda rows: rows.sort(key=_key), late)
+    found = [one for one in service.verify(late).problems if one.is_wrong]
+    assert [one.kind for one in found] == [Kind.DAY_DIFFERS]
+    assert "the topic was there from 2024-10-04 to 2024-11-03 at most" in found[0].message
+
+
+@pytest.mark.parametrize("meter", [MINUTES, COPIES, SLOWED])
+def test_a_day_before_the_first_cut_that_has_a_topic_is_found(meter: str) -> None:
+    service, _ = world()
+    young = StoredLog(0, TopicId(b"y" * 16), "young")
+    service.logs.append(young)
+    named = {"topic": "young", "topic_id": (b"y" * 16).hex()}
+    name = service.cut(measured=[row(MINUTES, 20, 1_440) | named])
+    assert service.verify(name).verdict is Verdict.PARTLY
+    altered(service, lambda rows: rows.append(row(meter, 19, 1) | named), name)
+    altered(service, lambda rows: rows.sort(key=_key), name)
+    found = [one for one in service.verify(name).problems if one.is_wrong]
+    assert Kind.DAY_DIFFERS in {one.kind for one in found}
+    assert any("the topic was there from 2024-10-24" in one.message for one in found)
+
+
+def test_a_topic_that_was_renamed_within_a_day_has_two_rows_of_it_and_is_right() -> None:
+    """As a topic that was restored from the bin under another name: each row has the name of its time."""
+    service, _ = world()
+    altered(service, lambda rows: rows[1].update(quantity=900))
+    altered(service, lambda rows: rows.append(rows[1] | {"topic": "orders.old", "quantity": 540}))
+    altered(service, lambda rows: rows.sort(key=_key))
+    assert service.verify("inv_2").verdict is Verdict.PARTLY
 
 
 def test_the_first_day_of_the_second_period_may_hold_what_the_first_one_left() -> None:

@@ -8,11 +8,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from payments.currencies import unit_micro, whole_coins
-from penstock.contract.documents import CreditGrant, Discount, Terms
+from penstock.contract.documents import CreditGrant, Discount, StatedTaxLine, StatedTaxPart, Terms
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.charges import StatedTax, charge
 from penstock.rules.currencies import MINOR_DIGITS
-from penstock.rules.stated_tax import coin_micro, taxed_lines
+from penstock.rules.stated_tax import coin_micro, tax_faults, taxed_lines
 from penstock.verification.findings import Kind, Verdict
 from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service
 from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
@@ -68,6 +68,19 @@ def _part(name: str, value: Any) -> Change:
     return change
 
 
+def _scaled(statement: dict[str, Any], times: int) -> None:
+    """More of everything than its percentage gives; sums agree."""
+    line = statement["lines"][0]
+    line["tax_micro"] *= times
+    line["parts"][0]["amount_micro"] *= times
+
+
+def _twice(statement: dict[str, Any]) -> None:
+    line = statement["lines"][0]
+    line["parts"].append(dict(line["parts"][0]))
+    line["tax_micro"] *= 2
+
+
 def _finer_than_coins(statement: dict[str, Any]) -> None:
     """The charge is rounded, so it stays what is due."""
     line = statement["lines"][0]
@@ -88,6 +101,13 @@ def _finer_than_coins(statement: dict[str, Any]) -> None:
         (_statement(lambda one: one["lines"].pop()), "states the tax of"),
         (_statement(_part("amount_micro", 0)), "its jurisdictions take"),
         (_statement(_part("taxable_micro", 10**15)), "more is taxed than"),
+        (_statement(lambda one: _scaled(one, 10)), "19.0 % of"),
+        (_statement(lambda one: _scaled(one, 2)), "its percentages come to"),
+        (_statement(_part("percent", "0.0")), "takes"),
+        (_statement(_part("percent", "")), "0 % of"),
+        (_statement(_part("percent", "nineteen")), "is no percentage"),
+        (_statement(_part("taxable_micro", 0)), "19.0 % of 0.00"),
+        (_statement(lambda one: _twice(one)), "takes the same tax 2 times"),
         (_statement(lambda one: one.update(calculation="taxcalc_2")), "the reason"),
         (_statement(lambda one: one["address"].update(country="FR")), "charges of"),
         (lambda document: document.pop("tax_statement"), "has no statement of its tax"),
@@ -158,6 +178,36 @@ def test_tax_is_as_stated_where_prices_are_finer_than_coins_and_falls_with_what_
         period = (BEGIN_MS, BEGIN_MS + PERIOD_MS)
         (charged,) = charge(book, terms, {"messages_in": due}, period, {}, stated).charges
         assert (charged.base_micro, charged.amount_micro) == (due, tax)
+
+
+@pytest.mark.parametrize(
+    ("parts", "tax", "right"),
+    [
+        ([("4.0", 100_050_000, 4_000_000), ("4.875", 100_050_000, 4_880_000)], 8_880_000, True),
+        ([("4.0", 100_050_000, 4_010_000), ("4.875", 100_050_000, 4_870_000)], 8_880_000, True),
+        ([("4.0", 100_050_000, 4_010_000), ("4.875", 100_050_000, 4_880_000)], 8_890_000, False),
+        ([("4.0", 100_050_000, 4_020_000), ("4.875", 100_050_000, 4_880_000)], 8_900_000, False),
+        ([("", 0, 0)], 0, True),
+        ([("0.0", 100_050_000, 10_000)], 10_000, False),
+        ([("0.0001", 100_050_000, 10_000), ("0.0002", 100_050_000, 10_000), ("0.0003", 1, 10_000)], 30_000, False),
+    ],
+)  # fmt: skip
+def test_a_part_may_be_rounded_by_a_coin_and_what_takes_nothing_takes_nothing(
+    parts: list[tuple[str, int, int]], tax: int, right: bool
+) -> None:
+    line = StatedTaxLine(
+        line="usage bytes_in",
+        base_micro=100_050_000,
+        tax_micro=tax,
+        parts=tuple(
+            StatedTaxPart(
+                country="US", state="NY", jurisdiction=f"of {percent}", level="state", tax="sales_tax",
+                percent=percent, taxable_micro=taxable, amount_micro=amount, reason="",
+            )
+            for percent, taxable, amount in parts
+        ),
+    )  # fmt: skip
+    assert (list(tax_faults(line, 10_000)) == []) is right
 
 
 def test_each_coin_is_a_whole_number_of_what_stripe_counts_in() -> None:
