@@ -29,7 +29,7 @@ from penstock.rules.charges import (
     is_expired,
     standing_credit,
 )
-from penstock.rules.rating import MICRO, PriceBook, credit_line_id, rate, shown_amount
+from penstock.rules.rating import MICRO, PriceBook, credit_line_id, grouped_amount, rate
 from penstock.rules.stated_tax import TaxedLine, coin_micro, taxed_lines
 from penstock.verification.findings import Kind, Problem
 
@@ -309,7 +309,7 @@ def _named(kind: str, name: str, meter: str) -> str:
 
 
 def _money(amount_micro: int) -> str:
-    return shown_amount(amount_micro, 2)
+    return grouped_amount(amount_micro, 2)
 
 
 def _line(where: str, message: str) -> Problem:
