@@ -5,7 +5,7 @@ A repeated cut gives the same offsets.
 
 from django.db import transaction
 
-from billing import period_actions, queries
+from billing import period_actions, pipeline, queries
 from billing.models import Cut
 from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
@@ -33,6 +33,8 @@ class CutDeliverer:
         cut = queries.cut_for_delivery(object_id)
         if cut.delivered_at is None:
             ask(cut)
+            # The brokers' readings are in `__usage` now; the pipeline may have hours until its next round.
+            pipeline.wake()
         return Delivered(generation=generation)
 
     def delivered(self, object_id: str, done: Delivered) -> None:

@@ -8,17 +8,15 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q
 
-from billing import cut_delivery, draft_queries, invoice_actions, queries
+from billing import cut_delivery, draft_queries, invoice_actions, pipeline, queries
 from billing.completeness import PartitionRef
 from billing.models import Cut, CutCoverage, CutReading, Invoice, PartitionWaiver
-from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import delivery
 from control_plane.topics.queries import topics_of_all
-from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
 from tenants.models import Tenant
 
@@ -74,7 +72,7 @@ def finalize_draft(
                 f"the brokers were asked for the same cut again, as the data sets lack {uncovered} of its partitions"
             )
     if row.delivered_at is not None and uncovered:
-        _wake_pipeline()
+        pipeline.wake()
         done.append("the usage pipeline was woken")
     invoice = invoice_actions.finalize(row.public_id)
     if invoice.status == Invoice.Status.ISSUED:
@@ -123,14 +121,6 @@ def _deliver(cut: str) -> bool:
     if not outbox.due_now(cut_delivery.KIND_CUT, cut):
         return False
     return delivery.deliver(cut_delivery.KIND_CUT, cut)
-
-
-def _wake_pipeline() -> None:
-    """Ask the pipeline for a round. One that is not reached so starts at its own interval instead."""
-    try:
-        config.current().data_set_store.wake()
-    except StoreUnavailable as error:
-        _log.warning("the usage pipeline was not woken", extra={"error": str(error)})
 
 
 def _waive(actor: Actor, cut: Cut, waive: Sequence[PartitionRef], reason: str) -> list[str]:

@@ -13,7 +13,7 @@ from billing import tax_shown
 from billing.models import BillingEntry, CreditNote, Invoice
 from penstock.contract import documents
 from penstock.contract.errors import NotFound
-from penstock.rules.rating import shown_amount, unit_text
+from penstock.rules.rating import grouped_amount, unit_text
 
 PARTS_MAX = 200
 """Prices that are printed, shared by the lines: a page of them takes a quarter of a second."""
@@ -62,7 +62,7 @@ def _context(invoice: Invoice, issuer: Issuer, due_at: datetime | None) -> dict[
     document = documents.read_document(entry.document, documents.InvoiceDocument, "invoice")
 
     def money(micro: int) -> str:
-        return f"{shown_amount(micro, document.minor_digits)} {document.currency}"
+        return f"{grouped_amount(micro, document.minor_digits)} {document.currency}"
 
     statement = None if document.tax_statement is UNSET else document.tax_statement
     parts_max = max(PARTS_OF_A_LINE_MIN, PARTS_MAX // max(1, len(document.lines)))

@@ -146,28 +146,29 @@ def month_forecast(tenant: Tenant, now: datetime) -> MonthForecast:
     """The tenant's running period to the end of the UTC month of `now`."""
     now = now.astimezone(UTC)
     today = now.date()
+    running, left = _running_day(now)
     month = datetime(today.year, today.month, 1, tzinfo=UTC)
     begins = max(running_begins(tenant), month)
     ends = (month + timedelta(days=32)).replace(day=1)
     first = today - timedelta(days=forecasting.HISTORY_DAYS_MAX)
     days = _days(tenant, min(first, begins.date()), today)
     history_from = _history_from(tenant, days, first)
-    passed_ms = time_ms(now) % DAY_MS
+    running = max(running, begins.date())
     priced = _priced_meters(tenant)
     meters = []
     for meter in in_order({name for row in days.values() for name in row}):
         history = [
             days.get(history_from + timedelta(days=at), {}).get(meter, (0, 0))[0]
-            for at in range((today - history_from).days)
+            for at in range((running - history_from).days)
         ]
         so_far = sum(row.get(meter, (0, 0))[1] for day, row in days.items() if day > begins.date())
         so_far += _of_first_day(days.get(begins.date(), {}), meter, whole=meter in priced)
         coming = forecasting.forecast(
             history,
-            today=today,
-            days=(ends.date() - today).days,
-            today_left=PARTS_OF_DAY - PARTS_OF_DAY * passed_ms // DAY_MS,
-            today_so_far=days.get(today, {}).get(meter, (0, 0))[0],
+            today=running,
+            days=(ends.date() - running).days,
+            today_left=left,
+            today_so_far=days.get(running, {}).get(meter, (0, 0))[0],
         )
         rest = coming.rest
         total = Range(low=so_far + rest.low, expected=so_far + rest.expected, high=so_far + rest.high)
@@ -176,7 +177,7 @@ def month_forecast(tenant: Tenant, now: datetime) -> MonthForecast:
         begins=begins,
         ends=ends,
         meters=tuple(meters),
-        cost=_cost(tenant, (begins, ends), meters, days, today),
+        cost=_cost(tenant, (begins, ends), meters, days, running),
     )
 
 
@@ -207,7 +208,7 @@ def tenant_anomalies(
     """The newest anomalies among the last whole days, at most `ANOMALY_DAYS_MAX`, the oldest first. None of a tenant
     with less than `anomalies.HISTORY_DAYS_MIN` days before. Each asks the database for its topics.
     """
-    today = now.astimezone(UTC).date()
+    today, _ = _running_day(now.astimezone(UTC))
     since = today - timedelta(days=days)
     first = since - timedelta(days=forecasting.HISTORY_DAYS_MAX)
     rows = _days(tenant, first, today)
@@ -259,8 +260,27 @@ def _days(tenant: Tenant, first: date, last: date) -> _Days:
     }
 
 
+def _running_day(now: datetime) -> tuple[date, int]:
+    """The first day that is not whole, and how many parts of it are left: today, or, when the pipeline is late, the day
+    up to which it has read.
+    """
+    run = queries.newest_usage_run()
+    read_until = "" if run is None else str(run.inputs.get("read_until") or "")
+    if run is not None and read_until and date.fromisoformat(read_until) < now.date():
+        day = date.fromisoformat(read_until)
+        # Of its last day nothing is known beyond the round that read it.
+        now = run.imported_at.astimezone(UTC)
+        if now.date() != day:
+            return day, 0
+    else:
+        day = now.date()
+    return day, PARTS_OF_DAY - PARTS_OF_DAY * (time_ms(now) % DAY_MS) // DAY_MS
+
+
 def _history_from(tenant: Tenant, days: _Days, first: date) -> date:
-    """The first whole day that says something: after the tenant's first day, from its first use on."""
+    """The first whole day that says something: after the tenant's first day, and after the day of its first use, which
+    began somewhere within it.
+    """
     used = min((day for day, row in days.items() if any(count for count, _ in row.values())), default=None)
     begun = price_actions.tenant_begins(tenant)
     whole = (
@@ -268,7 +288,9 @@ def _history_from(tenant: Tenant, days: _Days, first: date) -> date:
         if begun == datetime(begun.year, begun.month, begun.day, tzinfo=UTC)
         else begun.date() + timedelta(days=1)
     )
-    return max(whole, first) if used is None else max(whole, first, used)
+    if used is None or used <= first:
+        return max(whole, first)
+    return max(whole, used + timedelta(days=1))
 
 
 def _cost(

@@ -445,5 +445,11 @@ def missing_usage() -> list[dict[str, int]]:
     ]
 
 
+def newest_usage_run() -> DataSetRun | None:
+    """The imported run of `usage_day`; None before the first."""
+    run_id = DataSetState.objects.filter(dataset="usage_day").values_list("run_id", flat=True).first()
+    return None if not run_id else DataSetRun.objects.filter(dataset="usage_day", run_id=run_id).first()
+
+
 def _current_runs() -> QuerySet[DataSetState, str]:
     return DataSetState.objects.annotate(run=F("run_id")).values_list("run", flat=True)

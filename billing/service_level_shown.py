@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from billing.service_level_reports import Day, Latencies, MonthReport
 from penstock.contract.service_level_documents import LevelTier, ServiceLevelDocument
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 from penstock.rules.service_levels import LATENCY_MIN, WHOLE, percent
 
 WINDOWS_SHOWN = 50
@@ -232,7 +232,7 @@ def _credited(report: MonthReport) -> str:
 
 
 def _money(report: MonthReport, micro: int) -> str:
-    return f"{shown_amount(micro, report.document.minor_digits)} {report.document.currency}"
+    return f"{grouped_amount(micro, report.document.minor_digits)} {report.document.currency}"
 
 
 def _windows(counts: dict[str, int]) -> str:

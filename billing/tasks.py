@@ -9,9 +9,11 @@ from django.utils import timezone
 from billing import (
     anchor_actions,
     draft_actions,
+    draft_queries,
     import_actions,
     invoice_actions,
     period_actions,
+    pipeline,
     price_actions,
     queries,
     service_level_actions,
@@ -72,6 +74,10 @@ def bill_run() -> None:
             continue
         if invoice.issued_at is not None:
             _log.info("invoice issued", extra={"invoice": invoice.public_id})
+    if queries.drafts_to_finalize().filter(created_at__gt=now - draft_queries.OVERDUE).exists():
+        # One wake-up at the period's end may be lost, or come before the last readings. A round that finds nothing new
+        # costs a look. Older drafts lack what no round will bring soon, and wait for the pipeline's interval.
+        pipeline.wake()
     try:
         draft_actions.alert_overdue(now)
     except Exception:

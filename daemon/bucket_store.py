@@ -80,7 +80,12 @@ class BucketStore:
     def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
         return self._get(f"{dataset}/{RUN}{run_id}/{name}")
 
-    def has(self, dataset: str, files: Collection[tuple[str, str]]) -> bool:
+    def has(
+        self,
+        dataset: str,
+        files: Collection[tuple[str, str]],
+        sizes: Mapping[tuple[str, str], int] | None = None,
+    ) -> bool:
         there = {name for _, names in self._runs(dataset).values() for name in names} if files else set()
         return all(f"{self._prefix}{dataset}/{RUN}{run}/{name}" in there for run, name in files)
 

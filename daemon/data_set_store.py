@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,8 +107,15 @@ class DataSetStore(Protocol):
     def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
         """One file of a published run."""
 
-    def has(self, dataset: str, files: Collection[tuple[str, str]]) -> bool:
-        """Whether all of these files are there, each given as its run and its name."""
+    def has(
+        self,
+        dataset: str,
+        files: Collection[tuple[str, str]],
+        sizes: Mapping[tuple[str, str], int] | None = None,
+    ) -> bool:
+        """Whether all of these files are there, each given as its run and its name; in a folder, which a full disk may
+        leave with parts of files, with these sizes where they are named.
+        """
 
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         """Make the files in the folder `pending`, which belongs to the store from now on, a run with this manifest,
@@ -161,8 +168,21 @@ class FolderStore:
     def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
         return _content(self.run_folder(dataset, run_id) / name)
 
-    def has(self, dataset: str, files: Collection[tuple[str, str]]) -> bool:
-        return all((self.run_folder(dataset, run) / name).exists() for run, name in files)
+    def has(
+        self,
+        dataset: str,
+        files: Collection[tuple[str, str]],
+        sizes: Mapping[tuple[str, str], int] | None = None,
+    ) -> bool:
+        sizes = sizes or {}
+        for run, name in files:
+            try:
+                size = (self.run_folder(dataset, run) / name).stat().st_size
+            except OSError:
+                return False
+            if size != sizes.get((run, name), size):
+                return False
+        return True
 
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         with _unavailable(self.folder / dataset):
@@ -190,7 +210,10 @@ class FolderStore:
     def _whole(self, dataset: str, run_id: str) -> bytes | None:
         """The manifest of a run whose files are there."""
         manifest = self.manifest(dataset, run_id)
-        return manifest if manifest and self.has(dataset, files_of(manifest, run_id)) else None
+        if not manifest or not is_object(manifest):
+            return None
+        whole = self.has(dataset, files_of(manifest, run_id), sizes_of(manifest, run_id))
+        return manifest if whole else None
 
     def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
         with _unavailable(self.folder / dataset):
@@ -282,12 +305,30 @@ def files_of(manifest: bytes, run_id: str) -> set[tuple[str, str]]:
     }
 
 
+def is_object(content: bytes) -> bool:
+    """Whether a manifest or a pointer was written to its end."""
+    try:
+        return isinstance(json.loads(content), dict)
+    except ValueError:
+        return False
+
+
+def sizes_of(manifest: bytes, run_id: str) -> dict[tuple[str, str], int]:
+    """(run id, name) -> bytes of the files that the manifest of a run names, as far as it says."""
+    return {
+        (str(file.get("run", run_id)), str(file["name"])): int(file["bytes"])
+        for file in json.loads(manifest).get("files", ())
+        if isinstance(file, dict) and "bytes" in file
+    }
+
+
 def named_files(manifests: Iterable[bytes | None]) -> set[tuple[str, str]]:
     """(run id, name) of the files of other runs that these manifests name."""
     return {
         (str(file["run"]), str(file["name"]))
         for manifest in manifests
-        for file in json.loads(manifest or b"{}").get("files", ())
+        if manifest and is_object(manifest)
+        for file in json.loads(manifest).get("files", ())
         if isinstance(file, dict) and "run" in file
     }
 

@@ -22,7 +22,7 @@ from penstock.admin.blocking import Admin
 from penstock.contract.errors import PenstockError
 from penstock.profiles import CA_FILE
 from penstock.rest.client import RestClient
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 
 _SETTLED_S = 600.0
 _POLL_S = 0.5
@@ -61,7 +61,7 @@ class Bill:
     def total(self) -> str:
         """The amount with its currency."""
         first = self.invoices[0]
-        return f"{shown_amount(self.total_micro, int(first['minor_digits']))} {first['currency']}"
+        return f"{grouped_amount(self.total_micro, int(first['minor_digits']))} {first['currency']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

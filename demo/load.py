@@ -19,7 +19,7 @@ from demo.tenants import Tenant, sign_up_all
 from demo.traffic import BrokerHands, Talker, TrafficFailed, Victim
 from penstock.cli.output import Bar, print_table, say
 from penstock.rest.client import RestClient
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 
 _KILL_AT, _START_AT = 0.35, 0.6
 """Parts of the flights that are sent when the broker is killed, and when it is started again."""
@@ -300,7 +300,7 @@ def _print_bills(found: list[Bill], verdicts: list[Verdict]) -> None:
                 bill.quantity("messages_in"),
                 bill.quantity("bytes_in"),
                 bill.total,
-                "-" if cost is None else shown_amount(cost, 6),
+                "-" if cost is None else grouped_amount(cost, 6),
                 availability,
                 ", ".join(invoices),
                 "proven" if all(proven.get(invoice) for invoice in invoices) else "NOT PROVEN",

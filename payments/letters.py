@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from control_plane import config
 from control_plane.mail.letter import Letter
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 
 
 def reminder(
@@ -23,7 +23,7 @@ def reminder(
     suspended_at: datetime | None,
 ) -> Letter:
     """To owners, admins and billing. `suspended_at`: this is the last one, and then the tenant is suspended."""
-    amount = f"{shown_amount(open_micro, minor_digits)} {currency}"
+    amount = f"{grouped_amount(open_micro, minor_digits)} {currency}"
     earlier = f", with no. {', '.join(map(str, carried))} that it carries" if carried else ""
     paragraphs = [
         f"Of invoice no. {number} of {tenant}{earlier}, {amount} was due on {due_at:%Y-%m-%d} and is not paid."

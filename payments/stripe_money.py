@@ -16,7 +16,7 @@ from payments.models import Payment, Receivable
 from payments.states import OWED, State
 from payments.stripe_adapter import Gateway
 from payments.stripe_shapes import Money, StripeInvoice
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 
 _log = logging.getLogger(__name__)
 RETURNS = {Kind.REFUND: Kind.REFUND_FAILED, Kind.DISPUTE: Kind.DISPUTE_WON}
@@ -46,7 +46,7 @@ def trouble(row: Receivable) -> str:
     digits = int(row.invoice.price_book.document["minor_digits"])
 
     def amount(micro: int) -> str:
-        return f"{shown_amount(micro, digits)} {row.currency}"
+        return f"{grouped_amount(micro, digits)} {row.currency}"
 
     if row.overpaid_micro and queries.failed_refunds_micro(row):
         return f"a refund failed at Stripe: give {amount(row.overpaid_micro)} back by bank, and note it"

@@ -7,10 +7,11 @@ its batch, and files without an entry in that log are never read.
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,6 +20,7 @@ from penstock.rules.timestamps import DAY_MS
 from spark_usage.decode import Damaged, parse_record
 from spark_usage.frames import nothing
 from spark_usage.sink_log import FOLDER, Entry, read_log
+from spark_usage.sink_log import Damaged as DamagedLog
 
 TOPIC = "__usage"
 NAME = "bronze"
@@ -91,7 +93,10 @@ def is_whole(datasets: Path, records: int) -> bool:
     Without Spark.
     """
     data = BronzeFolders(datasets).data
-    named = read_log(data).entries
+    try:
+        named = read_log(data).entries
+    except DamagedLog:
+        return False
     if not named and not (data / FOLDER).exists():
         return records == 0
     sizes: dict[str, int] = {}
@@ -105,7 +110,9 @@ def is_whole(datasets: Path, records: int) -> bool:
 
 
 def committed_offsets(datasets: Path) -> dict[str, int]:
-    """Partition -> next offset of what the stream has committed, as its checkpoint says."""
+    """Partition -> next offset of what the stream has committed, as its checkpoint says; none when that is damaged,
+    which a round mends.
+    """
     checkpoint = BronzeFolders(datasets).checkpoint
     commits, offsets = checkpoint / "commits", checkpoint / "offsets"
     numbers = (
@@ -113,9 +120,27 @@ def committed_offsets(datasets: Path) -> dict[str, int]:
     )
     if not numbers:
         return {}
-    lines = (offsets / str(max(numbers))).read_text(encoding="utf-8").splitlines()
-    committed = json.loads(lines[2])
+    try:
+        lines = (offsets / str(max(numbers))).read_text(encoding="utf-8").splitlines()
+        committed = json.loads(lines[2])
+    except (FileNotFoundError, IndexError, ValueError):
+        return {}
     return {name: int(committed[name]) for name in sorted(committed, key=int)}
+
+
+def ends_of(files: Iterable[Entry], before: Mapping[str, int]) -> dict[str, int]:
+    """Partition -> offset after the last record of these files, or what was `before`."""
+    ends = dict(before)
+    for entry in files:
+        part = entry.part
+        if part is not None:
+            reached = {str(part.partition): part.end}
+        else:
+            rows = pq.read_table(entry.path, columns=["src_partition", "src_offset"], partitioning=None)
+            last = rows.group_by("src_partition").aggregate([("src_offset", "max")]).to_pylist()
+            reached = {str(row["src_partition"]): row["src_offset_max"] + 1 for row in last}
+        ends |= {name: max(end, ends.get(name, 0)) for name, end in reached.items()}
+    return {name: ends[name] for name in sorted(ends, key=int)}
 
 
 def _with_heads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from daemon.data_set_store import DataSetStore
@@ -79,7 +78,7 @@ def expire(
         return Expired()
     catalog = _Ground(folder, store, number)
     ground = find_ground(catalog, log.expired)
-    ends = _ends(some, {} if ground is None else ground.offsets)
+    ends = bronze.ends_of(some, {} if ground is None else ground.offsets)
     # A record of a kept day may stand before one of these; the ground has it, too.
     others = [one for one in log.settled if one not in some and _begins_below(one, ends)]
     rows = bronze.read_files(spark, [*some, *others]).where(below(ends))
@@ -109,21 +108,6 @@ def _whole_days(found: Sequence[Entry], bytes_max: int) -> list[Entry]:
             break
         taken += of_day
     return taken
-
-
-def _ends(some: Sequence[Entry], before: Mapping[str, int]) -> dict[str, int]:
-    """Partition -> offset after the last record of these files, or what was before."""
-    ends = dict(before)
-    for entry in some:
-        part = entry.part
-        if part is not None:
-            found = {str(part.partition): part.end}
-        else:
-            rows = pq.read_table(entry.path, columns=["src_partition", "src_offset"], partitioning=None)
-            last = rows.group_by("src_partition").aggregate([("src_offset", "max")]).to_pylist()
-            found = {str(row["src_partition"]): row["src_offset_max"] + 1 for row in last}
-        ends |= {name: max(end, ends.get(name, 0)) for name, end in found.items()}
-    return {name: ends[name] for name in sorted(ends, key=int)}
 
 
 def _begins_below(entry: Entry, ends: Mapping[str, int]) -> bool:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from daemon.data_set_store import DataSetStore, FolderStore, StoreUnavailable, write_durably
+from daemon.data_set_store import DataSetStore, FolderStore, StoreUnavailable, is_object, write_durably
 from spark_usage import datasets
 from spark_usage.canonical import canonical_lines, repeated_key, text_bytes
 from spark_usage.datasets import DataSet
@@ -117,9 +117,9 @@ class Catalog:
     def take_over(self) -> None:
         """From now on nothing counts that an earlier runner makes current. What counts now goes on counting."""
         for dataset in datasets.EVERY:
-            current = self.store.current(dataset.name)
-            if current is not None:
-                self.make_current(dataset.name, json.loads(current)["run_id"])
+            run_id = self._current_run(dataset.name)
+            if run_id is not None:
+                self.make_current(dataset.name, run_id)
 
     def pinned(self) -> dict[str, str]:
         """Data set -> run that is kept as the ground of later rounds: bronze before it has expired. And `EXPIRED`."""
@@ -129,6 +129,8 @@ class Catalog:
             return {}
         except OSError as error:
             raise StoreUnavailable(f"{self.folder / _PINNED}: {error.strerror}") from error
+        if not is_object(content):
+            raise StoreUnavailable(f"{self.folder / _PINNED}: damaged; restore it from a backup")
         return {str(name): str(run) for name, run in json.loads(content).items()}
 
     def pin(self, runs: Mapping[str, str]) -> None:
@@ -137,17 +139,27 @@ class Catalog:
         sync_folder(self.folder)
 
     def manifest(self, dataset: str, run_id: str) -> dict[str, Any] | None:
-        """Of a published run, else None."""
+        """The manifest of a published run, else None: a run whose manifest is damaged is not there, and is published
+        again.
+        """
         content = self.store.manifest(dataset, run_id)
-        if content is None:
+        if content is None or not is_object(content):
             return None
         found: dict[str, Any] = json.loads(content)
         return found
 
     def current(self, dataset: str) -> dict[str, Any] | None:
         """The manifest of the run that counts, None before the first."""
+        run_id = self._current_run(dataset)
+        return None if run_id is None else self.manifest(dataset, run_id)
+
+    def _current_run(self, dataset: str) -> str | None:
+        """None also of a damaged pointer: the next round writes it again."""
         content = self.store.current(dataset)
-        return None if content is None else self.manifest(dataset, json.loads(content)["run_id"])
+        if content is None or not is_object(content):
+            return None
+        run_id = json.loads(content).get("run_id")
+        return None if run_id is None else str(run_id)
 
     def read(
         self,
@@ -184,7 +196,12 @@ class Catalog:
     def is_whole(self, dataset: str, manifest: Mapping[str, Any]) -> bool:
         """Whether the files that the manifest names are there."""
         files = [(str(file.get("run", manifest["run_id"])), str(file["name"])) for file in manifest["files"]]
-        return self.store.has(dataset, files)
+        sizes = {
+            pair: int(file["bytes"])
+            for pair, file in zip(files, manifest["files"], strict=True)
+            if "bytes" in file
+        }
+        return self.store.has(dataset, files, sizes)
 
     def forget_fetched(self) -> None:
         """Remove copies of published files."""
@@ -257,10 +274,10 @@ class Catalog:
 
     def forget_old_runs(self, dataset: str, kept: int = KEPT_RUNS) -> None:
         """Remove all but the newest runs, and what ended rounds left unpublished: not what a later runner writes."""
-        current = self.store.current(dataset)
+        current = self._current_run(dataset)
         if current is not None:
             pinned = [self.pinned()[dataset]] if dataset in self.pinned() else []
-            self.store.remove_old_runs(dataset, json.loads(current)["run_id"], kept, pinned)
+            self.store.remove_old_runs(dataset, current, kept, pinned)
         for pending in (self.folder / dataset).glob(f"{_PENDING}*"):
             of = _PENDING_OF.match(pending.name)
             if of is None or len(of[1]) > _NUMBER_DIGITS or int(of[1]) <= self._number:

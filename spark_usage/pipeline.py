@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -19,12 +19,13 @@ from spark_usage.configuration import Configuration
 from spark_usage.expiry import Expired, expire
 from spark_usage.lease import RunnerLease
 from spark_usage.manifest import Catalog, CheckFailed
+from spark_usage.mending import Unmendable, mend
 from spark_usage.rest import at_rest
 from spark_usage.rounds import Round, fold
 from spark_usage.session import start_session
 from spark_usage.sink_log import Mark, newest_entry, read_log
 from spark_usage.source import Offsets, end_offsets
-from spark_usage.states import Unrepeatable
+from spark_usage.states import Unrepeatable, find_ground
 from spark_usage.windowed import Progress
 
 T = TypeVar("T")
@@ -115,6 +116,7 @@ class Pipeline:
             return found
         spark = self.start()
         with cluster.with_executors(spark, self._configuration.spark.executor_wait_s):
+            self._mend(wanted)
             if wanted != bronze.committed_offsets(self.datasets):
                 began = time.monotonic()
                 rows = bronze.ingest(spark, self.datasets, self._source_options())
@@ -127,6 +129,16 @@ class Pipeline:
                 store=self.store,
                 number=self._number,
             )
+
+    def _mend(self, ends: Offsets) -> None:
+        """What a full disk left of bronze's stream. Raises as `mending.mend` and `find_ground`."""
+
+        def ground() -> Mapping[str, int]:
+            expired = read_log(bronze.BronzeFolders(self.datasets).data).expired
+            pinned = find_ground(Catalog(self.datasets, self.store, self._number), expired)
+            return {} if pinned is None else pinned.offsets
+
+        mend(self.datasets, ends, ground)
 
     def tidy(self, allowed: Callable[[], bool]) -> Tidied | None:
         """A turn of what keeps bronze small, after a round: days that are over are compacted, and when none is left,
@@ -188,13 +200,14 @@ class Pipeline:
     def _or_again(self, do: Callable[[], T]) -> T:
         try:
             return do()
-        except (NotYet, CheckFailed, Unrepeatable, ConfigurationError):
+        except (NotYet, CheckFailed, Unmendable, Unrepeatable, ConfigurationError):
             raise
         except Exception as error:
             if self._cancelled:
                 raise
             log.warning("the round failed and is tried once more: %s", error, exc_info=True)
             self.forget_connections()
+            Catalog(self.datasets, self.store).forget_fetched()
             return do()
 
     def reported(self) -> Offsets:

@@ -7,12 +7,14 @@ minute: rounds leave the machine to others. A round that fails is tried again at
 heartbeat reports it, and the next round begins after the pause, at most half a minute, whatever the interval.
 """
 
+import errno
 import logging
 import os
 import signal
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NoReturn
 
 from prometheus_client import CollectorRegistry
@@ -183,7 +185,7 @@ class Runner:
             heartbeat.report(
                 state="failing",
                 busy=False,
-                error=f"{type(error).__name__}: {_first_line(error)}",
+                error=_reason(error, self._configuration.datasets),
                 failed_rounds=heartbeat.values.get("failed_rounds", 0) + 1,
             )
             return pause_s(
@@ -287,6 +289,15 @@ def _summary(done: Round) -> dict[str, Any]:
 
 def _seconds_of(day: str) -> float:
     return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() if day else 0.0
+
+
+def _reason(error: Exception, datasets: Path) -> str:
+    """What an operator reads of a failed round. Of a full disk Java's first line says nothing."""
+    if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error):
+        return (
+            f"no room on the disk of {datasets} or of Spark's scratch files; rounds go on once there is room"
+        )
+    return f"{type(error).__name__}: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:

@@ -17,9 +17,13 @@ PROJECT = Path(__file__).resolve().parent.parent
 _SHIPPED = ("penstock", "daemon", "data_plane/__init__.py", "data_plane/contract", "spark_usage")
 """What workers on other machines must be able to import."""
 _DRIVER_MEMORY = "1g"
-_SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+_SMALL_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    " -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+)
 """For one machine: rounds are many small plans, and the optimising compiler costs more than it gains. Without it Java
-would reserve 48 MB for compiled code, which some rounds fill; from then on it compiles nothing.
+would reserve 48 MB for compiled code, which some rounds fill; from then on it compiles nothing. The heap
+stays near what is in use: Java would let it grow to its limit, since nothing else asks for the memory.
 """
 _PATIENT = {
     "spark.network.timeout": "600s",
@@ -39,6 +43,14 @@ _COMPILED = {
 }
 COMPILED_FROM = 50_000
 """Facts of a round: so many are folded in half the time by compiled expressions, compiling included."""
+_REMEMBERED = {
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.ui.retainedDeadExecutors": "2",
+    "spark.sql.ui.retainedExecutions": "5",
+}
+"""What Spark keeps of work that is over, although no page shows it: a thousand plans with their metrics otherwise."""
 _ON_ONE_MACHINE = {
     # On one machine planning costs more than small data; a cluster plans as it goes.
     "spark.sql.adaptive.enabled": "false",
@@ -97,6 +109,7 @@ def start_session(
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     settings = {
         **_PATIENT,
+        **_REMEMBERED,
         "spark.driver.extraJavaOptions": options,
         "spark.driver.memory": os.environ.get("PENSTOCK_SPARK_MEMORY", _DRIVER_MEMORY),
         "spark.executorEnv.TZ": "UTC",

@@ -164,18 +164,24 @@ class SinkLog:
         return self.fresh[count:]
 
 
-def read_log(data: Path) -> SinkLog:
-    """The log of the folder `data`; it names nothing before the first batch."""
+class Damaged(Exception):
+    """An entry of the log was never finished, or was cut short; the next round mends it (`mending`)."""
+
+
+def read_log(data: Path, only: Path | None = None) -> SinkLog:
+    """The log of the folder `data`, or this entry of it alone; it names nothing before the first batch. Raises
+    `Damaged`.
+    """
     folder = data / FOLDER
-    files = _files(folder)
+    files = _files(folder) if only is None else {only.name: only}
     merged = _last_merged(files)
     found: list[Entry] = []
     in_merged = 0
     for name in sorted(files, key=_number):
         if _number(name) < merged or (_number(name) == merged and name.isdigit()):
             continue
-        _, _, lines = files[name].read_bytes().partition(b"\n")
-        for line, one in zip(lines.splitlines(), _decoder.decode_lines(lines), strict=True):
+        version, _, lines = files[name].read_bytes().partition(b"\n")
+        for line, one in zip(lines.splitlines(), _decoded(files[name], version, lines), strict=True):
             found.append(
                 Entry(
                     path=_path_of(one.path),
@@ -205,6 +211,21 @@ def read_log(data: Path) -> SinkLog:
         replaceable=max(0, in_merged - 1 - settled),
         newest=newest,
     )
+
+
+def _decoded(file: Path, version: bytes, lines: bytes) -> list[_Line]:
+    if version != _VERSION:
+        raise Damaged(f"{file}: {version[:20]!r} at its beginning, {_VERSION!r} expected")
+    try:
+        return _decoder.decode_lines(lines)
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"{file}: {error}") from error
+
+
+def entries_of(data: Path) -> dict[int, Path]:
+    """The files of the log by number; of two with one number the one with all before it."""
+    files = _files(data / FOLDER)
+    return {_number(name): files[name] for name in sorted(files, key=lambda name: name.endswith(_MERGED))}
 
 
 def newest_entry(data: Path) -> str:

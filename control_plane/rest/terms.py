@@ -255,8 +255,8 @@ def _cost_of(row: TenantTerms) -> tuple[Decimal | None, str]:
     except NotFound as error:
         return None, error.message
     period = f"{found.invoice.cut.period_start:%Y-%m-%d} to {found.invoice.cut.period_end:%Y-%m-%d}"
-    was = f"{rating.shown_amount(found.billed_micro, 2)} {found.invoice.price_book.currency}"
-    then = f"{rating.shown_amount(found.preview_micro, 2)} {found.book.currency}"
+    was = f"{rating.grouped_amount(found.billed_micro, 2)} {found.invoice.price_book.currency}"
+    then = f"{rating.grouped_amount(found.preview_micro, 2)} {found.book.currency}"
     reason = f"the last invoiced period, {period}, cost {was}; with these terms and prices {then}"
     if found.difference_micro is None:
         return None, f"{reason}; nothing is exchanged"

@@ -12,7 +12,7 @@ from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import rest_client
 from penstock.cli.terms import points_text
 from penstock.rest.client import segment
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 
 _ADDRESS = "/v1/coupons"
 _timeout = click.option(
@@ -147,4 +147,4 @@ def _show(found: list[dict[str, Any]]) -> None:
 def _amount(one: dict[str, Any]) -> str:
     if one["basis_points"]:
         return points_text(one["basis_points"])
-    return f"{shown_amount(int(one['amount_micro']), 2)} {one['currency']} a period"
+    return f"{grouped_amount(int(one['amount_micro']), 2)} {one['currency']} a period"

@@ -14,7 +14,7 @@ from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import PAGE_ITEMS_MAX
 from penstock.rest.client import segment
 from penstock.rules import focus_costs
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 
 _IMPORTS = "/v1/billing/cost-imports"
 _timeout = click.option(
@@ -44,7 +44,7 @@ def infrastructure_list(token_file: Path | None, timeout: float) -> None:
         [
             [
                 *(one["name"], one["id"], one["kind"], one["driver"], one["amount"]),
-                f"{shown_amount(one['price_micro'], 2)} {one['currency']}",
+                f"{grouped_amount(one['price_micro'], 2)} {one['currency']}",
                 *(one["per"], moment(one["from_at"])),
                 "-" if one["until_at"] is None else moment(one["until_at"]),
                 one["source"] or "entered",
@@ -102,7 +102,7 @@ def infrastructure_import(
         f"{answer['id']}: {export.rows:,} rows are {answer['costs']} costs of {', '.join(answer['months'])}: {counts}."
     )
     for currency, micro in answer["totals"].items():
-        say(f"Together {shown_amount(micro, 2)} {currency}.")
+        say(f"Together {grouped_amount(micro, 2)} {currency}.")
 
 
 @infrastructure.command(
@@ -152,4 +152,4 @@ def infrastructure_undo_import(cost_import: str, token_file: Path | None, timeou
 
 
 def _totals(totals: dict[str, Any]) -> str:
-    return ", ".join(f"{shown_amount(micro, 2)} {currency}" for currency, micro in totals.items()) or "-"
+    return ", ".join(f"{grouped_amount(micro, 2)} {currency}" for currency, micro in totals.items()) or "-"

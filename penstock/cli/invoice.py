@@ -17,7 +17,7 @@ from penstock.cli.rest import patient_client
 from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.private_file import write_private
 from penstock.rest.client import segment
-from penstock.rules.rating import change_text, shown_amount, unit_text
+from penstock.rules.rating import change_text, grouped_amount, unit_text
 
 _TIMEOUT_S = 15.0
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -253,7 +253,7 @@ def charge_name(invoice: dict[str, Any], charge: dict[str, Any]) -> str:
 
 def money(invoice: dict[str, Any], amount_micro: int) -> str:
     """An amount with its currency."""
-    return f"{shown_amount(int(amount_micro), int(invoice['minor_digits']))} {invoice['currency']}"
+    return f"{grouped_amount(int(amount_micro), int(invoice['minor_digits']))} {invoice['currency']}"
 
 
 def total(invoice: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import click
 from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_part, print_table
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 
 _COLUMNS = [
     *("of", "name", "messages", "direct", "idle", "overhead", "unborne", "cost", "billed", ""),
@@ -117,4 +117,4 @@ def _row(of: str, name: str, one: dict[str, Any]) -> list[object]:
 
 
 def _money(micro: int | None) -> str:
-    return "-" if micro is None else shown_amount(micro, 2)
+    return "-" if micro is None else grouped_amount(micro, 2)

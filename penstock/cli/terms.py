@@ -11,7 +11,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.price_books import read_json, terms_path
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 from penstock.rules.timestamps import moment_of
 
 _timeout = click.option(
@@ -141,7 +141,7 @@ def points_text(basis_points: int) -> str:
 
 
 def _money(one: dict[str, Any]) -> str:
-    return f"{shown_amount(int(one['amount_micro']), 2)} {one['currency']}"
+    return f"{grouped_amount(int(one['amount_micro']), 2)} {one['currency']}"
 
 
 def _day(at_ms: int) -> str:

@@ -22,7 +22,7 @@ from penstock.contract.anchor_documents import DOCUMENT_BYTES_MAX, is_day
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import profile_file
 from penstock.rest.client import REACH_S, RestClient
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import grouped_amount
 from penstock.verification.anchors import Anchor, DayAnchors, read_anchor, read_file
 from penstock.verification.commitments import Notes
 from penstock.verification.findings import Report, Verdict
@@ -356,4 +356,4 @@ def _print(report: Report, *, away: str = _DELETED) -> None:
 
 
 def _money(report: Report, amount_micro: int) -> str:
-    return f"{shown_amount(amount_micro, report.minor_digits)} {report.currency}"
+    return f"{grouped_amount(amount_micro, report.minor_digits)} {report.currency}"

@@ -379,22 +379,15 @@ def amount_text(amount_micro: int, minor_digits: int = 2) -> str:
     return f"{sign}{minor // 10**minor_digits}.{minor % 10**minor_digits:0{minor_digits}d}"
 
 
-def shown_amount(amount_micro: int, minor_digits: int) -> str:
-    """An amount as people read it: cents always, what is finer only as far as it says something: `1234.50`, `0.0153`.
+def grouped_amount(amount_micro: int, minor_digits: int = CENT_DIGITS) -> str:
+    """An amount as people read it everywhere: commas between thousands, cents always, what is finer only as far as it
+    says something: `1,234.50`, `0.0153`.
 
     `minor_digits` are those of the currency or of its price book; any amount may be shown.
     """
     whole, part = divmod(abs(amount_micro), MICRO)
     places = f"{part:06d}".rstrip("0").ljust(min(minor_digits, CENT_DIGITS), "0")
-    return f"{'-' if amount_micro < 0 else ''}{whole}{'.' + places if places else ''}"
-
-
-def grouped_amount(amount_micro: int, minor_digits: int = CENT_DIGITS) -> str:
-    """As `shown_amount`, with commas between thousands: `1,234.50`, `0.0153`."""
-    whole, point, places = shown_amount(amount_micro, minor_digits).partition(".")
-    # The sign stands before a 0 that has none of its own.
-    sign = "-" if whole.startswith("-") else ""
-    return f"{sign}{int(whole.removeprefix('-')):,}{point}{places}"
+    return f"{'-' if amount_micro < 0 else ''}{whole:,}{'.' + places if places else ''}"
 
 
 def change_text(kind: str, change_micro: int) -> str:

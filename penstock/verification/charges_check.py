@@ -32,7 +32,7 @@ from penstock.rules.charges import (
     is_redeemed,
     standing_credit,
 )
-from penstock.rules.rating import MICRO, PriceBook, credit_line_id, rate, shown_amount
+from penstock.rules.rating import MICRO, PriceBook, credit_line_id, grouped_amount, rate
 from penstock.rules.stated_tax import TaxedLine, coin_micro, tax_faults, taxed_lines
 from penstock.verification.findings import Kind, Problem
 
@@ -332,7 +332,7 @@ def _named(kind: str, name: str, meter: str) -> str:
 
 
 def _money(amount_micro: int) -> str:
-    return shown_amount(amount_micro, 2)
+    return grouped_amount(amount_micro, 2)
 
 
 def _line(where: str, message: str) -> Problem:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, document_sha256, plain
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.rating import PriceBook, RatedLine, credit, credit_line_id, line_id, rate, shown_amount
+from penstock.rules.rating import PriceBook, RatedLine, credit, credit_line_id, grouped_amount, line_id, rate
 from penstock.rules.timestamps import moment_of
 from penstock.verification.claims import PartitionClaim
 from penstock.verification.commitments import ChainPoint
@@ -328,4 +328,4 @@ def make_report(
 
 def money(amount_micro: int) -> str:
     """An amount in a message, also one that is no whole number of cents."""
-    return shown_amount(amount_micro, 2)
+    return grouped_amount(amount_micro, 2)

@@ -14,8 +14,11 @@ from penstock import Client
 from spark_usage import bronze
 from spark_usage.datasets import USAGE_HOUR
 from spark_usage.manifest import Catalog
+from spark_usage.mending import mend
 from spark_usage.rounds import fold
+from spark_usage.sink_log import FOLDER
 from spark_usage.source import end_offsets
+from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
 from tests.spark_usage.bronze_surgery import drop_record
 from tests.spark_usage.records import DAY, MINUTE, Writer, reading
 from tests.spark_usage.service import Service, service
@@ -117,6 +120,44 @@ def test_driver_killed_between_data_and_commit_neither_loses_nor_doubles(
         with Client(bootstrap=running.brokers.bootstrap, api_key=running.api_key) as client:
             assert set(bronze.committed_offsets(datasets)) == set(end_offsets(client, bronze.TOPIC))
         places_are_whole(spark, datasets, bronze.committed_offsets(datasets))
+
+
+@pytest.mark.skipif(not may_mount(), reason="a small file system needs root")
+def test_a_full_disk_in_the_first_batch_and_files_cut_short_after_it_lose_and_double_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    first, second = usage_values(0, 300), usage_values(300, 20)
+    with service(tmp_path) as running, small_disk(tmp_path / "disk", 2**20):
+        datasets = tmp_path / "disk" / "datasets"
+        datasets.mkdir()
+        folders = bronze.BronzeFolders(datasets)
+        running.write(first)
+
+        def read() -> None:
+            with running.client() as client:
+                ends = end_offsets(client, bronze.TOPIC)
+            mend(datasets, ends)
+            bronze.ingest(spark, datasets, running.source_options)
+
+        ballast = Ballast(tmp_path / "disk")
+        ballast.leave(8 * 2**10)
+        with pytest.raises(Exception, match="No space left on device"):
+            read()
+        ballast.drop()
+        # As the disk of a file system that says too late that it is full.
+        for name in ("metadata", "offsets/0", "commits/0"):
+            (folders.checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+            (folders.checkpoint / name).write_bytes(b"")
+        read()
+        assert written_by_us(spark, datasets) == Counter(first)
+
+        running.write(second)
+        read()
+        assert written_by_us(spark, datasets) == Counter(first + second)
+        (folders.checkpoint / "offsets" / "1").write_bytes(b"")
+        (folders.data / FOLDER / "1").write_bytes(b"")
+        read()
+        assert written_by_us(spark, datasets) == Counter(first + second)
 
 
 def killed_with_orphans(running: Service, data: Path) -> None:

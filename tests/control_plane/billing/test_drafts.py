@@ -20,6 +20,7 @@ from control_plane import config
 from control_plane.api.metrics import registry
 from control_plane.audit import queries as audit
 from control_plane.brokers import client as brokers
+from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from control_plane.topics.models import Topic
 from penstock.cli.__main__ import run
@@ -235,6 +236,21 @@ def test_cuts_that_were_not_answered_are_delivered_in_their_order(
         second.public_id,
         "operator",
     )
+
+
+def test_a_period_that_ends_and_a_draft_that_waits_wake_the_pipeline(acme: Tenant, datasets: Path) -> None:
+    cut = close(acme, 1)
+    Delivery.objects.update(next_attempt_at=datetime.now(UTC))
+    assert delivery.deliver("cut", cut.public_id)
+    wake = datasets / "wake"
+    assert wake.exists(), "the readings of the period's end are there to be read"
+    wake.unlink()
+    tasks.bill_run()
+    assert wake.exists(), "one wake-up may be lost"
+    wake.unlink()
+    aged(cut, 2 * DAY)
+    tasks.bill_run()
+    assert not wake.exists(), "what is overdue needs an operator, and waits for the pipeline's interval"
 
 
 def test_what_the_brokers_still_cannot_tell_remains(

@@ -161,6 +161,28 @@ def test_the_running_period_costs_what_was_kept_so_far_today_too(tmp_path: Path)
     assert {line.meter: line.quantity for line in cost.rated.lines} == {"bytes_in": 0, KEPT: 755}
 
 
+def test_a_period_that_ends_within_a_day_leaves_all_of_that_day_to_the_next_one(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, MINUTES)
+    made.day(tenant, "orders", day(1), MINUTES, 1_440)
+    made.day(tenant, "orders", day(0), MINUTES, 1_759)
+    cut = period(made, tenant, TODAY, 0)
+    made.spark()
+    made.bill()
+    assert rows(cut) == [(MINUTES, "orders", 1, 1_440)], "to the period's last minute"
+    cost = running_cost(tenant, datetime.now(UTC))
+    assert cost is not None
+    assert {line.meter: line.quantity for line in cost.rated.lines}[MINUTES] == 1_759
+    within = period(made, tenant, datetime.now(UTC), 1)
+    made.spark()
+    made.bill()
+    assert rows(within) == [], "the day goes on"
+    cost = running_cost(tenant, datetime.now(UTC))
+    assert cost is not None
+    assert {line.meter: line.quantity for line in cost.rated.lines}[MINUTES] == 1_759, (
+        "in the next period at once"
+    )
+
+
 def test_what_was_billed_too_much_is_taken_off_however_long_ago_it_was(tmp_path: Path) -> None:
     made, tenant = world(tmp_path, KEPT)
     Tenant.objects.filter(pk=tenant.pk).update(created_at=TODAY - 400 * DAY)

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from billing import month_forecasts, price_actions
 from billing.forecasting import Basis
-from billing.models import CutUsage, Invoice, PriceBook, UsageDay
+from billing.models import CutUsage, DataSetRun, DataSetState, Invoice, PriceBook, UsageDay
 from billing.terms_actions import change_terms
 from penstock.rules import rating
 from penstock.rules.meters import BYTES_OTHER_ZONE
@@ -124,7 +124,7 @@ def test_a_new_tenant_has_a_run_rate_and_it_says_so(world: World) -> None:
     found = month_forecasts.month_forecast(new, NOW)
     assert found.begins == NOW - timedelta(days=6)
     one = meters(found)["messages_in"]
-    assert (one.coming.basis, one.coming.history_days) == (Basis.RUN_RATE, 5)
+    assert (one.coming.basis, one.coming.history_days) == (Basis.RUN_RATE, 4)
     assert one.total.low < one.total.expected < one.total.high
     assert not found.is_tested
 
@@ -135,9 +135,30 @@ def test_a_tenant_that_used_nothing_has_no_meters_and_costs_what_nothing_costs(a
     assert found.cost is not None and found.cost.high.total_micro == 0
 
 
-def test_days_before_the_first_use_are_no_history(acme: Tenant) -> None:
+def test_days_up_to_that_of_the_first_use_are_no_history(acme: Tenant) -> None:
     used_evenly(acme, 15)
-    assert meters(month_forecasts.month_forecast(acme, NOW))["messages_in"].coming.history_days == 15
+    assert meters(month_forecasts.month_forecast(acme, NOW))["messages_in"].coming.history_days == 14
+
+
+def read_until(day: date, imported_at: datetime) -> None:
+    run = {"dataset": "usage_day", "run_id": "a" * 32}
+    DataSetRun.objects.create(
+        **run, digest="", code_version="", inputs={"read_until": day.isoformat()}, rows=1, skipped=0,
+        imported_at=imported_at,
+    )  # fmt: skip
+    DataSetState.objects.create(**run)
+
+
+def test_a_day_that_the_pipeline_has_read_in_part_is_not_taken_for_a_whole_one(acme: Tenant) -> None:
+    used_evenly(acme, 60, until=NOW - timedelta(days=2))
+    partial = NOW.date() - timedelta(days=2)
+    used(acme, partial, 250)
+    read_until(partial, NOW - timedelta(days=2) - timedelta(hours=6))
+    found = meters(month_forecasts.month_forecast(acme, NOW))["messages_in"]
+    assert found.coming.history_days == 59
+    assert found.so_far == 13 * 1000 + 250
+    assert found.total.expected == 13 * 1000 + 250 + 750 + 16 * 1000
+    assert month_forecasts.tenant_anomalies(acme, days=31, now=NOW) == []
 
 
 def test_what_a_closed_part_of_the_month_used_is_not_in_the_running_period(
@@ -148,7 +169,7 @@ def test_what_a_closed_part_of_the_month_used_is_not_in_the_running_period(
     found = month_forecasts.month_forecast(acme, NOW)
     assert found.begins == datetime(2026, 11, 10, tzinfo=UTC)
     assert meters(found)["messages_in"].so_far == 6 * 1000
-    assert meters(found)["messages_in"].coming.history_days == 60, "but it is history"
+    assert meters(found)["messages_in"].coming.history_days == 59, "but it is history"
 
 
 def test_after_a_cut_in_mid_day_what_no_invoice_counts_is_divided_as_messages_are(
