@@ -5,7 +5,7 @@ It stands beside the process's own loop so that it can say when the loop is stuc
 
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from socket import socket
 from socketserver import ThreadingMixIn
@@ -75,10 +75,14 @@ class HttpListener:
         not_ready: Callable[[], str],
         warnings: Callable[[], dict[str, str]] = dict,
         loop_age_s: Callable[[], float],
+        late: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """A collector of `registry` may raise `LoopStalled`."""
+        """A collector of `registry` may raise `LoopStalled`. `late` names what else of the process stands still, and
+        why: /healthz is not healthy with it, and a supervisor starts the process again.
+        """
         self._registry, self._not_ready, self._loop_age_s = registry, not_ready, loop_age_s
         self._warnings = warnings
+        self._late = late
         self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Quiet)
         self.port = self._server.server_port
         self._thread = threading.Thread(
@@ -91,9 +95,10 @@ class HttpListener:
         if environment.get("REQUEST_METHOD") not in ("GET", "HEAD"):
             return _respond(start, HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET is offered"})
         if path == "/healthz":
-            age = self._loop_age_s()
-            healthy = age < STALL_S
-            return _respond(start, _ok_if(healthy), {"healthy": healthy, "loop_age_s": round(age, 3)})
+            age, late = self._loop_age_s(), dict(self._late())
+            healthy = age < STALL_S and not late
+            answer: dict[str, object] = {"healthy": healthy, "loop_age_s": round(age, 3)}
+            return _respond(start, _ok_if(healthy), answer | ({"late": late} if late else {}))
         if path == "/readyz":
             reason = self._not_ready()
             body: dict[str, object] = {"ready": not reason, "reason": reason}
