@@ -23,5 +23,5 @@ class SharedMoment:
 
     def age_s(self) -> float:
         """Seconds since it happened last, or since this was made."""
-        (noted_ns,) = _NANOSECONDS.unpack_from(self._memory, 0)
+        noted_ns: int = _NANOSECONDS.unpack_from(self._memory, 0)[0]
         return max(0.0, (time.monotonic_ns() - noted_ns) / 1e9)

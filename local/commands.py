@@ -297,6 +297,7 @@ def _stay(service: DevService) -> None:
         say("Ctrl-C stops everything. What ends by itself is started again.")
         supervisor = Supervisor(service, say)
         while supervisor.look(time.monotonic()):
+            guardian.guard()
             time.sleep(WATCH_S)
     except KeyboardInterrupt:
         with progress("Stopping"):

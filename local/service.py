@@ -17,6 +17,8 @@ from local.layout import ETCD_NAME, DataDirectory, broker_name
 from local.processes import RunningProcess
 from local.service_layout import Backends, ServiceDirectory, ServiceSpec
 from local.service_processes import PROCESSES, RUNNER, ServiceProcess, ServiceState, ServiceStatus
+from local.status import health_at
+from local.supervision import Health
 from penstock.contract.errors import BrokerUnavailable, TimedOut
 
 COMMAND_S = 120.0
@@ -140,6 +142,30 @@ class DevService:
                         self._start(process)
                 return
         self.cluster.restart(name)
+
+    def health(self, name: str) -> Health | None:
+        """What it answers; None where it cannot be asked, or somebody has paused it."""
+        process, port = self._process_and_port(name)
+        return None if process is None or process.paused or not port else health_at(port)
+
+    def end(self, name: str) -> None:
+        """Kill it with what it started. A supervisor starts it again."""
+        process, _ = self._process_and_port(name)
+        if process is not None:
+            service_processes.end_session(process.pid)
+
+    def _process_and_port(self, name: str) -> tuple[RunningProcess | None, int]:
+        """Port 0: it is not asked over HTTP."""
+        if self.service.exists:
+            spec = self.service.load()
+            ports = {"web": spec.web_port, "worker": spec.worker_port, "runner": spec.runner_port}
+            for process in PROCESSES:
+                if process.name == name:
+                    return self._find(process), ports.get(name, 0)
+        for broker in self.directory.load().brokers:
+            if broker_name(broker.id) == name:
+                return processes.find(self.directory.config_file(broker.id)), broker.http_port
+        return None, 0
 
     def outputs(self) -> list[Path]:
         """The files that brokers and processes print into."""

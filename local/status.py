@@ -15,10 +15,12 @@ from local.etcd_process import EtcdStatus
 from local.free_ports import HOST
 from local.layout import BrokerSpec, ClusterSpec, DataDirectory
 from local.profile import PROFILE
+from local.supervision import Health
 from penstock.contract.errors import PenstockError
 
 _READY_S = 1.0
 _DESCRIBE_S = 2.0
+_ANSWER_BYTES_MAX = 500
 
 
 class BrokerState(Enum):
@@ -120,6 +122,21 @@ def says_ready(port: int) -> bool:
         return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()
+
+
+def health_at(port: int) -> Health:
+    """What the /healthz of what listens on this port says."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_READY_S)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        if answer.status == http.client.OK:
+            return Health()
+        return Health(reason=answer.read(_ANSWER_BYTES_MAX).decode(errors="replace").strip())
+    except (OSError, http.client.HTTPException) as error:
+        return Health(reason=f"no answer: {error or type(error).__name__}", answered=False)
     finally:
         connection.close()
 
