@@ -34,12 +34,16 @@ def main() -> None:
     from control_plane.audit.writing import Writer
 
     server_checks.log_failures(settings)
-    server = Server(
-        application,
-        listen=settings.listen,
-        trusted_proxies=settings.trusted_networks,
-        descriptors=_raised_descriptor_limit(),
-    )
+    try:
+        server = Server(
+            application,
+            listen=settings.listen,
+            trusted_proxies=settings.trusted_networks,
+            descriptors=_raised_descriptor_limit(),
+        )
+    except OSError as error:
+        print(f"penstock: listen: {settings.listen}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(ProcessEnd.CANNOT_START)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     _log.info("serving", extra={"address": settings.listen})

@@ -338,7 +338,8 @@ def main() -> int:
         print(f"penstock: {error}", file=sys.stderr)
         return ProcessEnd.CANNOT_START
     except OSError as error:
-        print(f"penstock: worker_listen: {error.strerror}", file=sys.stderr)
+        address = config.current().worker_listen
+        print(f"penstock: worker_listen: {address}: {error.strerror or error}", file=sys.stderr)
         return ProcessEnd.CANNOT_START
     try:
         # No talk between workers: it would only fill the embedded transport.

@@ -77,6 +77,11 @@ class ServiceSpec:
     def api_url(self) -> str:
         return f"http://{self.web_address}"
 
+    def port_of(self, process: str) -> int:
+        """Where that process answers /healthz and /readyz; 0: nowhere."""
+        ports = {"web": self.web_port, "worker": self.worker_port, "runner": self.runner_port}
+        return ports.get(process, 0)
+
     def encode(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
 

@@ -115,7 +115,7 @@ def _is_marked(found: psutil.Process, directory: ServiceDirectory, process: Serv
     return marks.items() <= environment.items()
 
 
-def _end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
+def end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
     """End what a killed process left behind: it may hold ports and files that the new one needs."""
     own = os.getsid(0)
     for found in all_running():
@@ -146,7 +146,7 @@ def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
     """Start a process that does not run, in a session of its own, its output appended to its file; it survives the
     caller's terminal.
     """
-    _end_orphans(directory, process)
+    end_orphans(directory, process)
     directory.heartbeat_file(process.name).unlink(missing_ok=True)
     with open_output(directory.output_file(process.name)) as output:
         return subprocess.Popen(
