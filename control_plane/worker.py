@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter
@@ -288,6 +289,14 @@ class Worker:
             self._listener = None
 
 
+def _be_called(name: str) -> None:
+    """What `ps -o comm` and the kernel's log call this process: all that a worker forked have one command line."""
+    try:
+        Path("/proc/self/comm").write_text(name, encoding="ascii")
+    except OSError:
+        pass  # a name is no reason to end
+
+
 def _end_with(parent: int) -> None:
     """End this process, as by SIGKILL, when its parent has ended: it has another parent then.
 
@@ -408,8 +417,10 @@ def _connected() -> Worker:
         (signals.task_postrun, lambda **_: moments.task.note()),
         (signals.worker_process_init, lambda **_: worker.leave_to_parent()),
         (signals.worker_process_init, lambda **_: worker.end_with_parent()),
+        (signals.worker_process_init, lambda **_: _be_called("pool")),
         # Celery has closed the listener's socket there.
         (signals.beat_embedded_init, lambda **_: worker.end_with_parent()),
+        (signals.beat_embedded_init, lambda **_: _be_called("scheduler")),
     ):
         signal.connect(handler, weak=False)
     return worker

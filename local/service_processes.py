@@ -20,7 +20,7 @@ import psutil
 
 from local.processes import PRIVATE, RunningProcess, all_running, find_where, open_output, own_environment
 from local.service_layout import ServiceDirectory, ServiceSpec
-from local.status import says_ready
+from local.status import reason_at, says_ready
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 _NAME_VARIABLE = "PENSTOCK_PROCESS"
@@ -174,7 +174,8 @@ def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess
     elif process is WORKER:
         state = ServiceState.READY if says_ready(spec.worker_port) else ServiceState.STARTING
     elif process is PROBER:
-        state = ServiceState.READY  # nothing waits for its probes
+        detail = reason_at(spec.prober_port)
+        state = ServiceState.FAILING if detail else ServiceState.READY
     else:
         state, detail = _said(directory, process, found.pid)
     return ServiceStatus(

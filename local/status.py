@@ -3,6 +3,7 @@ them.
 """
 
 import http.client
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -122,6 +123,22 @@ def says_ready(port: int) -> bool:
         return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()
+
+
+def reason_at(port: int) -> str | None:
+    """Why the /readyz of what listens on this port says no; None when it says yes, or is only starting."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_READY_S)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        if answer.status == http.client.OK:
+            return None
+        reason = str(json.loads(answer.read(_ANSWER_BYTES_MAX)).get("reason", ""))
+        return None if reason in ("", "starting") else reason
+    except (OSError, http.client.HTTPException, ValueError, AttributeError):
+        return None
     finally:
         connection.close()
 
