@@ -8,6 +8,8 @@ import sys
 
 from control_plane import config, logs
 from control_plane.http_server import Server
+from daemon.http_listener import STALL_S
+from daemon.watchdog import Watchdog
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
 
@@ -49,7 +51,9 @@ def main() -> None:
     _log.info("serving", extra={"address": settings.listen})
     counts = Writer(tallies())
     counts.start()
+    watchdog = Watchdog(lambda: server.loop_age_s < STALL_S)
     aborted = server.run(DRAIN_S)
+    watchdog.close()
     counts.stop(COUNTS_S)
     _log.log(logging.WARNING if aborted else logging.INFO, "stopped", extra={"requests_aborted": aborted})
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from control_plane.webhooks.models import Webhook
 
 _TURN_S = 1.0
+_STARTING_S = 120.0
+"""Before its loop turns for the first time, a worker imports and forks: it is healthy for so long."""
 _CHILDREN_S = 1.0
 """Between two looks at what it forked."""
 _LOOK_S = 2.0
@@ -86,7 +88,7 @@ class Worker:
         self._pid = os.getpid()
         self._began = time.time() if began is None else began
         self._children: Children | None = None
-        self._turned = time.monotonic()
+        self._turned = time.monotonic() + _STARTING_S
         self._listener: HttpListener | None = None
         self._looking = threading.Lock()
         self._seen: tuple[float, dict[str, float] | None] | None = None
@@ -103,7 +105,7 @@ class Worker:
             port,
             registry,
             not_ready=self.not_ready,
-            loop_age_s=lambda: time.monotonic() - self._turned,
+            loop_age_s=lambda: max(0.0, time.monotonic() - self._turned),
             late=self.late,
         )
         _log.info("serving", extra={"address": f"{host}:{self._listener.port}"})
