@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,7 @@ class Worker:
         self._pid = os.getpid()
         self._began = time.time() if began is None else began
         self._children: Children | None = None
+        self._is_connected: Callable[[], bool] = lambda: True
         self._turned = time.monotonic() + _STARTING_S
         self._listener: HttpListener | None = None
         self._looking = threading.Lock()
@@ -105,7 +106,7 @@ class Worker:
             port,
             registry,
             not_ready=self.not_ready,
-            loop_age_s=lambda: max(0.0, time.monotonic() - self._turned),
+            loop_age_s=self.loop_age_s,
             late=self.late,
         )
         _log.info("serving", extra={"address": f"{host}:{self._listener.port}"})
@@ -148,6 +149,19 @@ class Worker:
     def turn(self) -> None:
         """Show that the worker's loop turns."""
         self._turned = time.monotonic()
+
+    def loop_age_s(self) -> float:
+        """Seconds since the loop turned last. It does not turn while Celery waits for a transport that is away, and no
+        start helps then: couriers go on, and /readyz says what is late.
+        """
+        if self._is_connected():
+            return max(0.0, time.monotonic() - self._turned)
+        self.turn()
+        return 0.0
+
+    def follow(self, is_connected: Callable[[], bool]) -> None:
+        """`is_connected` says whether the transport of tasks is there."""
+        self._is_connected = is_connected
 
     def look_after(self, children: Children) -> None:
         """End this process when it has lost one that it forked and cannot do without: its supervisor starts it again,
@@ -388,6 +402,7 @@ def _connected() -> Worker:
         sender.timer.call_repeatedly(_TURN_S, worker.turn)
         _on_a_thread(lambda: actions.beat("ready"))
         worker.start_couriers()
+        worker.follow(lambda: sender.connection is not None)
         worker.look_after(children_of(sender.controller))
 
     def stopping(**_: Any) -> None:

@@ -21,6 +21,7 @@ _TRIES = 1_000
 _LET_GO_S = 3.0
 """A process that was killed is out of sight a moment before its ports are free."""
 _POLL_S = 0.05
+_COMMAND_LENGTH_MAX = 120
 _kept: deque[socket.socket] = deque(maxlen=64)
 """Bound to the ports given out last, until this process ends or has given out as many more."""
 
@@ -97,11 +98,13 @@ def _may_listen(port: int) -> bool:
 def _by(port: int) -> str:
     """Which process listens there, as far as this user may see it."""
     for connection in psutil.net_connections("tcp4"):
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+        listens = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,)
+        if listens and connection.pid is not None:
             try:
-                return f" by process {connection.pid} ({' '.join(psutil.Process(connection.pid).cmdline())[:120]})"
+                command = " ".join(psutil.Process(connection.pid).cmdline())
             except psutil.Error:
                 break
+            return f" by process {connection.pid} ({command[:_COMMAND_LENGTH_MAX]})"
     return " by another process"
 
 
