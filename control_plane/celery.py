@@ -1,6 +1,7 @@
 """The Celery application: wake-ups of the outbox, and periodic tasks."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -152,6 +153,10 @@ app.conf.update(
 # as it does before each request: whether it is broken, and whether it is too old.
 app.conf["CELERY_DB_REUSE_MAX"] = TASKS_A_CONNECTION
 app.autodiscover_tasks()
+SCHEDULED: Mapping[str, float] = {
+    entry["task"]: entry["schedule"] for entry in app.conf.beat_schedule.values()
+}
+"""Tasks of the schedule, and their intervals in seconds."""
 
 
 @signals.task_prerun.connect
@@ -160,6 +165,25 @@ def _look_at_the_database(task: Any = None, **_: Any) -> None:
 
     if not getattr(getattr(task, "request", None), "is_eager", False):
         close_old_connections()
+
+
+@signals.task_success.connect
+def _note_success(sender: Any = None, **_: Any) -> None:
+    _note(sender, "")
+
+
+@signals.task_failure.connect
+def _note_failure(sender: Any = None, exception: BaseException | None = None, **_: Any) -> None:
+    _note(sender, f"{type(exception).__name__}: {exception}")
+
+
+def _note(task: Any, error: str) -> None:
+    """What came of a round of the schedule."""
+    if task is None or task.name not in SCHEDULED or task.request.is_eager:
+        return
+    from control_plane.processes.task_notes import notes
+
+    notes.note(task.name, SCHEDULED[task.name], error)
 
 
 @signals.beat_embedded_init.connect

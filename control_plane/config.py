@@ -228,6 +228,8 @@ class Config(Settings, frozen=True, kw_only=True):
     """host:port of the web application."""
     worker_listen: Text = "127.0.0.1:0"
     """host:port of the worker's /healthz, /readyz and /metrics; port 0 chooses one."""
+    prober_listen: Text = "127.0.0.1:0"
+    """host:port of the prober's /healthz, /readyz and /metrics; port 0 chooses one."""
     brokers: BrokersConfig
     """The brokers."""
     identity: IdentityConfig
@@ -273,6 +275,7 @@ class Config(Settings, frozen=True, kw_only=True):
             )
         settings.host_of("listen", self.listen)
         settings.host_of("worker_listen", self.worker_listen)
+        settings.host_of("prober_listen", self.prober_listen)
         public = _split("public_url", self.public_url)
         if public.scheme not in ("http", "https") or not public.hostname:
             raise Refused(

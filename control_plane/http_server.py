@@ -245,6 +245,12 @@ class Server:
         for listener in self._listeners:
             listener.trusted_proxies = trusted_proxies
         self._stopping = False
+        self._turned = time.monotonic()
+
+    @property
+    def loop_age_s(self) -> float:
+        """Seconds since the loop that all connections share turned last."""
+        return time.monotonic() - self._turned
 
     @property
     def port(self) -> int:
@@ -281,7 +287,7 @@ class Server:
         return unfinished
 
     def _turn(self) -> None:
-        now = time.monotonic()
+        self._turned = now = time.monotonic()
         left = [channel.delayed_until - now for channel in self._channels() if channel.delayed_until > now]
         for listener in self._listeners:
             listener.delayed = len(left)

@@ -15,10 +15,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from billing.probe_counts import MinuteKey, ProbeCounts
+from control_plane.prober_health import FAILED, GOOD, NONE, HealthCollector, ProberHealth
+from daemon.http_listener import HttpListener
 from penstock import Client
 from penstock.contract import errors
 from penstock.contract.errors import BrokerUnavailable, ConfigurationError, PenstockError
+from penstock.rules.addresses import split_address
 from penstock.rules.service_levels import FETCH, PRODUCE, Counts
 
 EVERY_S = 5.0
@@ -38,13 +43,18 @@ NOT_OURS = (
 _log = logging.getLogger(__name__)
 Note = Callable[[str, bool], None]
 """Called with the operation and whether it was good."""
+Told = Callable[[str, str, str], None]
+"""Called with the operation of every probe, what came of it, and the error."""
 
 
 class Probe:
     """One client's view of each partition of a topic."""
 
-    def __init__(self, client: Client, topic: str, note: Note, within_s: float = WITHIN_S) -> None:
+    def __init__(
+        self, client: Client, topic: str, note: Note, within_s: float = WITHIN_S, *, told: Told
+    ) -> None:
         self._client, self._topic, self._note, self._within_s = client, topic, note, within_s
+        self._told = told
         self._producer = client.producer(
             acks="all", delivery_timeout_ms=within_s * 1_000, max_block_ms=within_s * 1_000
         )
@@ -71,7 +81,7 @@ class Probe:
             except PenstockError as error:
                 self._failed(PRODUCE, error)
             else:
-                self._note(PRODUCE, True)
+                self._went_well(PRODUCE)
         self._read_last()
 
     def _read_last(self) -> None:
@@ -97,7 +107,7 @@ class Probe:
             while (left_s := ends - time.monotonic()) > 0:
                 messages = self._consumer.poll(timeout=left_s)
                 if any((one.partition, one.offset) == (partition, offset) for one in messages):
-                    self._note(FETCH, True)
+                    self._went_well(FETCH)
                     return
         except PenstockError as error:
             self._failed(FETCH, error)
@@ -115,10 +125,16 @@ class Probe:
             return False
         return not begins <= offset < end
 
+    def _went_well(self, operation: str) -> None:
+        self._told(operation, GOOD, "")
+        self._note(operation, True)
+
     def _failed(self, operation: str, error: PenstockError) -> None:
         if isinstance(error, NOT_OURS):
+            self._told(operation, NONE, error.message)
             _log.error("the probe says nothing", extra={"operation": operation, "error": error.message})
             return
+        self._told(operation, FAILED, error.message)
         _log.warning("a probe failed", extra={"operation": operation, "error": error.message})
         self._note(operation, False)
 
@@ -140,6 +156,8 @@ def main(
     from control_plane.brokers.as_tenant import connection_with
     from control_plane.reconciliation import bootstrap
 
+    health = ProberHealth()
+    listener = _listener(config.current().prober_listen, health)
     if topic is None or key_file is None:
         key_file, topic = config.current().usage_key_file, bootstrap.PROBE_TOPIC
         bootstrap.make_probe_topic()
@@ -169,14 +187,32 @@ def main(
 
     _log.info("probing", extra={"prober": prober, "topic": topic, "every_s": EVERY_S})
     with Client(bootstrap=settings.bootstrap, api_key=settings.api_key, ca_file=settings.ca_file) as client:
-        probe = Probe(client, topic, note)
+        probe = Probe(client, topic, note, told=health.probed)
 
         def round_() -> None:
             probe.round()
+            health.ended()
             said.say(_minute())
 
         probing(round_, counts, write, ended, _minute)
+    listener.close()
     _log.info("no more probes", extra={"prober": prober, "topic": topic})
+
+
+def _listener(address: str, health: ProberHealth) -> HttpListener:
+    """Open it. Raises `ConfigurationError` when its address cannot be bound."""
+    registry = CollectorRegistry()
+    registry.register(HealthCollector(health))
+    host, port = split_address(address)
+    try:
+        # It has no loop beside its rounds.
+        listener = HttpListener(
+            host, port, registry, not_ready=health.not_ready, loop_age_s=lambda: 0.0, late=health.late
+        )
+    except OSError as error:
+        raise ConfigurationError(f"prober_listen: {address}: {error.strerror or error}") from error
+    _log.info("serving", extra={"address": f"{host}:{listener.port}"})
+    return listener
 
 
 class Said:

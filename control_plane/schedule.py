@@ -18,10 +18,13 @@ from django.db import DatabaseError, close_old_connections
 
 from control_plane.looks import Look
 from control_plane.processes import actions
+from control_plane.worker_children import moments
 
 LEASE = "schedule"
 LENGTH_S = 6.0
 RENEW_S = 2.0
+LATE_S = 60.0
+"""What a task takes, and what a busy machine or a short fault adds, before it is said to be late."""
 STANDBY_S = 1.0
 """Between the looks of a scheduler that does not hold the lease."""
 PAUSE_S_MIN = 0.01
@@ -43,6 +46,14 @@ _rests: dict[str, _Rest] = {}
 def looks_first(task: str, look: Look, *, at_rest_s: float) -> None:
     """`task` is sent at its interval if `look` says yes, and after `at_rest_s` in any case."""
     _rests[task] = _Rest(look=look, at_rest_s=at_rest_s)
+
+
+def due_within_s(task: str, interval_s: float) -> float:
+    """The longest time between two rounds of a task that is done in time: it is sent at intervals, and begins within
+    the next one.
+    """
+    rest = _rests.get(task)
+    return max(interval_s, 0.0 if rest is None else rest.at_rest_s) + interval_s + LATE_S
 
 
 class LeasedScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
@@ -80,7 +91,12 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
         return True
 
     def tick(self, *arguments: Any, **options: Any) -> float:
-        """Send what is due. Returns the seconds until the next look."""
+        """Send what is due, and show that it was looked at. Returns the seconds until the next look."""
+        pause_s = self._tick(*arguments, **options)
+        moments.tick.note()
+        return pause_s
+
+    def _tick(self, *arguments: Any, **options: Any) -> float:
         if not self._holds():
             if self._active:
                 _log.warning("another worker keeps the schedule")

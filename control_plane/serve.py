@@ -8,6 +8,8 @@ import sys
 
 from control_plane import config, logs
 from control_plane.http_server import Server
+from daemon.http_listener import STALL_S
+from daemon.watchdog import Watchdog
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
 
@@ -34,18 +36,24 @@ def main() -> None:
     from control_plane.audit.writing import Writer
 
     server_checks.log_failures(settings)
-    server = Server(
-        application,
-        listen=settings.listen,
-        trusted_proxies=settings.trusted_networks,
-        descriptors=_raised_descriptor_limit(),
-    )
+    try:
+        server = Server(
+            application,
+            listen=settings.listen,
+            trusted_proxies=settings.trusted_networks,
+            descriptors=_raised_descriptor_limit(),
+        )
+    except OSError as error:
+        print(f"penstock: listen: {settings.listen}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(ProcessEnd.CANNOT_START)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     _log.info("serving", extra={"address": settings.listen})
     counts = Writer(tallies())
     counts.start()
+    watchdog = Watchdog(lambda: server.loop_age_s < STALL_S)
     aborted = server.run(DRAIN_S)
+    watchdog.close()
     counts.stop(COUNTS_S)
     _log.log(logging.WARNING if aborted else logging.INFO, "stopped", extra={"requests_aborted": aborted})
 

@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter
@@ -14,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from control_plane import config, logs
+from control_plane.worker_children import Children, children_of, moments
 from daemon.http_listener import HttpListener
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from control_plane.webhooks.models import Webhook
 
 _TURN_S = 1.0
+_STARTING_S = 120.0
+"""Before its loop turns for the first time, a worker imports and forks: it is healthy for so long."""
+_CHILDREN_S = 1.0
+"""Between two looks at what it forked."""
 _LOOK_S = 2.0
 """Between two looks at the database for /metrics, whatever number of scrapers asks."""
 _LEVELS_S = 10.0
@@ -63,6 +69,10 @@ LEVELS_OF = {
         "them; of webhooks that are on.",
         "tenant",
     ),
+    "schedule_task_well_seconds": (
+        "When a task of the schedule went well last, on whichever worker, in seconds since 1970; 0 if it never did.",
+        "task",
+    ),
     "webhooks_off": ("Webhooks that are switched off, by reason: asked, gone, failing.", "reason"),
 }
 """Levels of the database with one label: what they say, and the label."""
@@ -72,10 +82,14 @@ _PREFIX = "penstock_"
 class Worker:
     """What the listener reports of this process. `not_ready` and `gauges` are called on the listener's threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, began: float | None = None) -> None:
+        """`began` is when, in seconds since 1970; None is now."""
         self.state = "starting"
         self._pid = os.getpid()
-        self._turned = time.monotonic()
+        self._began = time.time() if began is None else began
+        self._children: Children | None = None
+        self._is_connected: Callable[[], bool] = lambda: True
+        self._turned = time.monotonic() + _STARTING_S
         self._listener: HttpListener | None = None
         self._looking = threading.Lock()
         self._seen: tuple[float, dict[str, float] | None] | None = None
@@ -88,7 +102,12 @@ class Worker:
         """Open the listener. Raises `OSError` when its address cannot be bound."""
         host, port = split_address(config.current().worker_listen)
         self._listener = HttpListener(
-            host, port, registry, not_ready=self.not_ready, loop_age_s=lambda: time.monotonic() - self._turned
+            host,
+            port,
+            registry,
+            not_ready=self.not_ready,
+            loop_age_s=self.loop_age_s,
+            late=self.late,
         )
         _log.info("serving", extra={"address": f"{host}:{self._listener.port}"})
 
@@ -131,20 +150,69 @@ class Worker:
         """Show that the worker's loop turns."""
         self._turned = time.monotonic()
 
+    def loop_age_s(self) -> float:
+        """Seconds since the loop turned last. It does not turn while Celery waits for a transport that is away, and no
+        start helps then: couriers go on, and /readyz says what is late.
+        """
+        if self._is_connected():
+            return max(0.0, time.monotonic() - self._turned)
+        self.turn()
+        return 0.0
+
+    def follow(self, is_connected: Callable[[], bool]) -> None:
+        """`is_connected` says whether the transport of tasks is there."""
+        self._is_connected = is_connected
+
+    def look_after(self, children: Children) -> None:
+        """End this process when it has lost one that it forked and cannot do without: its supervisor starts it again,
+        whole. Called once it is ready; looks on a thread.
+        """
+        self._children = children
+        threading.Thread(target=self._look_after, args=(children,), name="children", daemon=True).start()
+
+    def _look_after(self, children: Children) -> None:
+        while self.state == "ready":
+            lost = children.lost()
+            if lost and self.state == "ready":
+                _log.critical("this worker ends, to be started again", extra={"reason": lost})
+                _on_a_thread(_give_up_schedule)
+                logging.shutdown()
+                os._exit(ProcessEnd.FAILED)
+            time.sleep(_CHILDREN_S)
+
+    def late(self) -> Mapping[str, str]:
+        """What of this worker stands still, with the reason; a start of the whole worker helps."""
+        return {} if self._children is None else self._children.late()
+
     def not_ready(self) -> str:
-        """Why this worker delivers nothing; empty when it does."""
+        """Why this worker delivers nothing, or which tasks of the schedule are late; empty when all is done in time."""
         if self.state != "ready":
             return self.state
         from django.db import Error
 
+        from control_plane.processes.queries import FRESH_S
+
         try:
             found = self.gauges()
+            late = self.late_tasks()
         except Error as error:
             return f"database: {type(error).__name__}"
         age_s = time.time() - found["worker_last_sweep_seconds"]
-        from control_plane.processes.queries import FRESH_S
+        if age_s > FRESH_S:
+            return f"no worker swept the outbox for {age_s:.0f} s"
+        return "; ".join(f"{task} {reason}" for task, reason in sorted(late.items()))
 
-        return f"no worker swept the outbox for {age_s:.0f} s" if age_s > FRESH_S else ""
+    def late_tasks(self) -> dict[str, str]:
+        """Tasks of the schedule that no worker did in time since this one began. Raises what the database raises."""
+        from django.db import connection
+
+        from control_plane.celery import SCHEDULED
+        from control_plane.processes import queries
+
+        try:
+            return queries.late_tasks(SCHEDULED, time.time(), since=self._began)
+        finally:
+            connection.close()  # each request comes on a thread of its own
 
     def gauges(self) -> dict[str, float]:
         """The levels that the database knows, by name. Raises what the database raises."""
@@ -205,10 +273,13 @@ class Worker:
         from django.db import connection
 
         from control_plane.audit_topics import queries as audit_topics
+        from control_plane.celery import SCHEDULED
+        from control_plane.processes import queries as processes
         from control_plane.webhooks import queries as webhooks
 
         try:
             return {
+                "schedule_task_well_seconds": processes.well_at(SCHEDULED),
                 "audit_topic_lag_entries": {of: float(lag) for of, lag in audit_topics.lags().items()},
                 "webhook_lag_events": {of: float(lag) for of, lag in webhooks.lags().items()},
                 "webhooks_off": {of: float(count) for of, count in webhooks.switched_off().items()},
@@ -232,6 +303,14 @@ class Worker:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+
+
+def _be_called(name: str) -> None:
+    """What `ps -o comm` and the kernel's log call this process: all that a worker forked have one command line."""
+    try:
+        Path("/proc/self/comm").write_text(name, encoding="ascii")
+    except OSError:
+        pass  # a name is no reason to end
 
 
 def _end_with(parent: int) -> None:
@@ -284,7 +363,8 @@ def main() -> int:
         print(f"penstock: {error}", file=sys.stderr)
         return ProcessEnd.CANNOT_START
     except OSError as error:
-        print(f"penstock: worker_listen: {error.strerror}", file=sys.stderr)
+        address = config.current().worker_listen
+        print(f"penstock: worker_listen: {address}: {error.strerror or error}", file=sys.stderr)
         return ProcessEnd.CANNOT_START
     try:
         # No talk between workers: it would only fill the embedded transport.
@@ -322,6 +402,8 @@ def _connected() -> Worker:
         sender.timer.call_repeatedly(_TURN_S, worker.turn)
         _on_a_thread(lambda: actions.beat("ready"))
         worker.start_couriers()
+        worker.follow(lambda: sender.connection is not None)
+        worker.look_after(children_of(sender.controller))
 
     def stopping(**_: Any) -> None:
         from control_plane.processes import actions
@@ -331,11 +413,7 @@ def _connected() -> Worker:
         _on_a_thread(actions.say_stopping)
 
     def stopped(**_: Any) -> None:
-        from control_plane import schedule
-        from control_plane.processes import actions
-
-        lease = actions.lease(schedule.LEASE, schedule.LENGTH_S)
-        _on_a_thread(lambda: lease.release(actions.execute))
+        _on_a_thread(_give_up_schedule)
 
     def begin(**_: Any) -> None:
         from control_plane import server_checks
@@ -351,13 +429,26 @@ def _connected() -> Worker:
         (signals.worker_shutting_down, stopping),
         (signals.worker_shutdown, stopped),
         (signals.task_received, received),
+        # In the processes of the pool.
+        (signals.task_prerun, lambda **_: moments.task.note()),
+        (signals.task_postrun, lambda **_: moments.task.note()),
         (signals.worker_process_init, lambda **_: worker.leave_to_parent()),
         (signals.worker_process_init, lambda **_: worker.end_with_parent()),
+        (signals.worker_process_init, lambda **_: _be_called("pool")),
         # Celery has closed the listener's socket there.
         (signals.beat_embedded_init, lambda **_: worker.end_with_parent()),
+        (signals.beat_embedded_init, lambda **_: _be_called("scheduler")),
     ):
         signal.connect(handler, weak=False)
     return worker
+
+
+def _give_up_schedule() -> None:
+    """Leave the schedule to another worker at once, also where the scheduler itself is gone."""
+    from control_plane import schedule
+    from control_plane.processes import actions
+
+    actions.lease(schedule.LEASE, schedule.LENGTH_S).release(actions.execute)
 
 
 def _on_a_thread(write: Any) -> None:

@@ -1,11 +1,12 @@
 """The HTTP listener of every process but the web application: /healthz, /readyz and /metrics, on threads of its own.
 
-It stands beside the process's own loop so that it can say when the loop is stuck.
+It stands beside the process's own loop so that it can say when the loop is stuck. What /healthz says, a unit of systemd
+with `WatchdogSec` hears too.
 """
 
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from socket import socket
 from socketserver import ThreadingMixIn
@@ -15,6 +16,8 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from daemon.watchdog import Watchdog
 
 _JSON = "application/json"
 STALL_S = 5.0
@@ -75,25 +78,29 @@ class HttpListener:
         not_ready: Callable[[], str],
         warnings: Callable[[], dict[str, str]] = dict,
         loop_age_s: Callable[[], float],
+        late: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """A collector of `registry` may raise `LoopStalled`."""
+        """A collector of `registry` may raise `LoopStalled`. `late` names what else of the process stands still, and
+        why: /healthz is not healthy with it, and a supervisor starts the process again.
+        """
         self._registry, self._not_ready, self._loop_age_s = registry, not_ready, loop_age_s
         self._warnings = warnings
+        self._late = late
         self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Quiet)
         self.port = self._server.server_port
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_CLOSING_POLL_S,), name="http", daemon=True
         )
         self._thread.start()
+        self._watchdog = Watchdog(lambda: self._health()[0])
 
     def _answer(self, environment: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environment.get("PATH_INFO", "")
         if environment.get("REQUEST_METHOD") not in ("GET", "HEAD"):
             return _respond(start, HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET is offered"})
         if path == "/healthz":
-            age = self._loop_age_s()
-            healthy = age < STALL_S
-            return _respond(start, _ok_if(healthy), {"healthy": healthy, "loop_age_s": round(age, 3)})
+            healthy, answer = self._health()
+            return _respond(start, _ok_if(healthy), answer)
         if path == "/readyz":
             reason = self._not_ready()
             body: dict[str, object] = {"ready": not reason, "reason": reason}
@@ -107,11 +114,18 @@ class HttpListener:
             return _respond(start, HTTPStatus.OK, text, CONTENT_TYPE_LATEST)
         return _respond(start, HTTPStatus.NOT_FOUND, {"error": "there are /healthz, /readyz and /metrics"})
 
+    def _health(self) -> tuple[bool, dict[str, object]]:
+        age, late = self._loop_age_s(), dict(self._late())
+        healthy = age < STALL_S and not late
+        answer: dict[str, object] = {"healthy": healthy, "loop_age_s": round(age, 3)}
+        return healthy, answer | ({"late": late} if late else {})
+
     def abandon(self) -> None:
         """In a forked process, which has none of the threads: close its copy of the socket."""
         self._server.socket.close()
 
     def close(self) -> None:
+        self._watchdog.close()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

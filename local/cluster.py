@@ -9,6 +9,7 @@ from typing import Any
 
 from local import etcd_process, processes
 from local.broker_config import write_broker_config
+from local.free_ports import require_free
 from local.layout import ETCD_NAME, BrokerSpec, ClusterSpec, DataDirectory, broker_name
 from local.provisioning import admin_of, provision
 from local.status import BrokerState, BrokerStatus, look, state_of
@@ -191,6 +192,8 @@ class DevCluster:
 
     def _launch(self, spec: ClusterSpec, broker: BrokerSpec) -> subprocess.Popen[bytes]:
         write_broker_config(self.directory, spec, broker, self._settings)
+        for port in (broker.client_port, broker.internal_port, broker.http_port, broker.peer_port):
+            require_free(broker_name(broker.id), port)
         output = self.directory.output_file(broker.id)
         self._written_before[broker.id] = output.stat().st_size if output.exists() else 0
         child = processes.start(self.directory.config_file(broker.id), output)
@@ -208,6 +211,9 @@ class DevCluster:
         deadline = time.monotonic() + START_S
         while (seen := etcd_process.look(self.directory, spec)) is not None and seen.state != "ready":
             report(0, len(spec.brokers), "waiting for etcd")
+            if child is None and seen.pid is None:  # it was just ending
+                child = etcd_process.start(self.directory, spec.etcd)
+                self._children.append(child)
             if child is not None and child.poll() is not None:
                 raise BrokerFailed(
                     f"etcd: ended with status {child.returncode} while starting\n{_end_of(seen.output)}"
@@ -230,6 +236,8 @@ class DevCluster:
         deadline = time.monotonic() + START_S
         waiting = list(brokers)
         while True:
+            if self._launch_what_was_ending(waiting, launched):
+                deadline = time.monotonic() + START_S
             waiting = [broker for broker in waiting if not self._has_started(broker, launched)]
             names = ", ".join(str(broker.id) for broker in waiting)
             note = f"waiting for broker {names}" if waiting else "ready"
@@ -240,6 +248,19 @@ class DevCluster:
                 output = self._output_of(waiting[0].id)
                 raise TimedOut(f"broker {names}: not ready after {START_S:g} s\n{output}")
             time.sleep(_POLL_S)
+
+    def _launch_what_was_ending(
+        self, waiting: Sequence[BrokerSpec], launched: dict[int, subprocess.Popen[bytes]]
+    ) -> bool:
+        """Start what ran when this command began, and has ended since: it had been asked to end before."""
+        ended = [
+            broker
+            for broker in waiting
+            if broker.id not in launched and processes.find(self.directory.config_file(broker.id)) is None
+        ]
+        for broker in ended:
+            launched[broker.id] = self._launch(self.directory.load(), broker)
+        return bool(ended)
 
     def _has_started(self, broker: BrokerSpec, launched: dict[int, subprocess.Popen[bytes]]) -> bool:
         process = launched.get(broker.id)

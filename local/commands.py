@@ -18,7 +18,7 @@ from local.layout import (
     METADATA_STORES,
     ClusterSpec,
 )
-from local.profile import PROFILE, pointed_elsewhere
+from local.profile import PROFILE, is_written, pointed_elsewhere
 from local.service import DevService
 from local.service_layout import PIPELINE_INTERVAL_S
 from local.service_processes import ServiceStatus
@@ -225,6 +225,12 @@ def _tell_up(
         shown = f"password {password}" if password else f"its password is in {service.service.account_file}"
         say(f"Sign in as {account.email}, {shown}")
     elsewhere = pointed_elsewhere(service.directory)
+    if elsewhere is None and not is_written(service.directory):
+        say(
+            f"Profile {PROFILE!r} could not be written to {profile_file()}. "
+            f"For this service: export {PROFILE_FILE}={service.directory.profile_file}"
+        )
+        return
     if elsewhere is None:
         say(f"Profile {PROFILE!r} is ready; commands use it unless another is named. Next: penstock doctor")
         return
@@ -297,6 +303,7 @@ def _stay(service: DevService) -> None:
         say("Ctrl-C stops everything. What ends by itself is started again.")
         supervisor = Supervisor(service, say)
         while supervisor.look(time.monotonic()):
+            guardian.guard()
             time.sleep(WATCH_S)
     except KeyboardInterrupt:
         with progress("Stopping"):

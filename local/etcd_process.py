@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from local import processes
 from local.certificates import ETCD
-from local.free_ports import HOST
+from local.free_ports import HOST, require_free
 from local.layout import ClusterSpec, DataDirectory, EtcdSpec
 from penstock.contract.errors import PenstockError
 from penstock.private_file import write_private
@@ -55,10 +55,12 @@ def find(directory: DataDirectory) -> processes.RunningProcess | None:
 
 
 def start(directory: DataDirectory, spec: EtcdSpec) -> subprocess.Popen[bytes]:
-    """Start it with the data that it has. Raises `EtcdMissing`."""
+    """Start it with the data that it has. Raises `EtcdMissing`, `PortTaken`."""
     program = shutil.which(PROGRAM)
     if program is None:
         raise EtcdMissing(f"{PROGRAM}: no such program on this machine")
+    for port in (spec.client_port, spec.peer_port):
+        require_free("etcd", port)
     _write_config(directory, spec)
     output = directory.etcd_output_file
     return processes.start_command([program, *_arguments(directory)], output)

@@ -1,10 +1,15 @@
 """Ports of loopback for servers that are about to start, locked against other processes that look for one."""
 
 import atexit
+import errno
 import random
 import socket
+import time
 from collections import deque
 from pathlib import Path
+from typing import ClassVar
+
+import psutil
 
 from penstock.contract.errors import PenstockError
 
@@ -13,6 +18,10 @@ _FROM = 20_000
 _EPHEMERAL_DEFAULT = 32_768
 _EPHEMERAL_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TRIES = 1_000
+_LET_GO_S = 3.0
+"""A process that was killed is out of sight a moment before its ports are free."""
+_POLL_S = 0.05
+_COMMAND_LENGTH_MAX = 120
 _kept: deque[socket.socket] = deque(maxlen=64)
 """Bound to the ports given out last, until this process ends or has given out as many more."""
 
@@ -53,6 +62,50 @@ def _keep(port: int) -> bool:
         _kept.popleft().close()
     _kept.append(kept)
     return True
+
+
+class PortTaken(PenstockError):
+    """Another process listens where a process of the service has to: its port was chosen once, and clients know it."""
+
+    remedy: ClassVar[str] = (
+        "End the process that listens there, and repeat; or make another service, with --data."
+    )
+
+
+def require_free(name: str, port: int) -> None:
+    """Raise `PortTaken` if something goes on listening on a port of loopback that `name` is about to listen on."""
+    deadline = time.monotonic() + _LET_GO_S
+    while not _may_listen(port):
+        if time.monotonic() > deadline:
+            raise PortTaken(f"{name}: {HOST}:{port} is taken{_by(port)}")
+        time.sleep(_POLL_S)
+
+
+def _may_listen(port: int) -> bool:
+    with socket.socket() as tried:
+        # As servers do: connections of an earlier life that still close do not matter.
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((HOST, port))
+            tried.listen()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
+
+
+def _by(port: int) -> str:
+    """Which process listens there, as far as this user may see it."""
+    for connection in psutil.net_connections("tcp4"):
+        listens = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,)
+        if listens and connection.pid is not None:
+            try:
+                command = " ".join(psutil.Process(connection.pid).cmdline())
+            except psutil.Error:
+                break
+            return f" by process {connection.pid} ({command[:_COMMAND_LENGTH_MAX]})"
+    return " by another process"
 
 
 @atexit.register

@@ -27,18 +27,40 @@ _TRIES_S = 30.0
 """A process that SIGKILL does not end in that time hangs in the kernel."""
 
 _owner: int | None = None
+_guardian: int | None = None
+_own_mark = ""
 
 
 def guard() -> None:
-    """From now on everything that this process starts, and what that starts, ends with it. May be repeated."""
-    global _owner
+    """From now on everything that this process starts, and what that starts, ends with it. May be repeated: a guardian
+    that was killed is then replaced.
+    """
+    global _owner, _own_mark
     if _owner == os.getpid():
+        if not _is_there():
+            _start(_own_mark)
         return
-    own = secrets.token_hex(8)
+    _own_mark = secrets.token_hex(8)
+    _start(_own_mark)
+    os.environ[VARIABLE] = " ".join([*os.environ.get(VARIABLE, "").split(), _own_mark])
+    _owner = os.getpid()
+
+
+def _is_there() -> bool:
+    """Whether the guardian of this process has not ended."""
+    assert _guardian is not None
+    try:
+        return os.waitpid(_guardian, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False  # somebody else has collected its end
+
+
+def _start(own: str) -> None:
+    global _guardian
     this = os.pidfd_open(os.getpid())
     try:
         # A session of its own: Ctrl-C in the terminal must not end it first.
-        os.posix_spawn(
+        _guardian = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", __file__, own],
             {},
@@ -51,8 +73,6 @@ def guard() -> None:
         )
     finally:
         os.close(this)
-    os.environ[VARIABLE] = " ".join([*os.environ.get(VARIABLE, "").split(), own])
-    _owner = os.getpid()
 
 
 def mark() -> dict[str, str]:

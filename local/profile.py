@@ -3,6 +3,7 @@ TOML.
 """
 
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 from local.layout import ClusterSpec, DataDirectory
@@ -25,9 +26,9 @@ def write_profile(
     """Write the profile to both places; returns the user's profile file. `tenant` None = that of bare brokers.
 
     A profile of that name that points to another service stays as it is in the user's file; `pointed_elsewhere` tells.
+    A home that cannot be written to, as one that is mounted to be read only, does without; `is_written` tells.
 
-    Raises `ConfigurationError` when that file cannot be read, written, or changed without touching other
-    profiles.
+    Raises `ConfigurationError` when that file cannot be read or changed without touching other profiles.
     """
     fields: dict[str, str | list[str]] = {
         "bootstrap": [broker.client_address for broker in spec.brokers],
@@ -44,11 +45,22 @@ def write_profile(
         if _others(text, directory) is not None:
             return users
         fresh = with_profile(text, PROFILE, fields)
-        if fresh != text:
-            write_private(users.resolve(), fresh)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"profile file {users}: {error}") from error
+    if fresh != text:
+        # Commands find the service by the directory's own profile too: PENSTOCK_PROFILE_FILE names it.
+        with suppress(OSError):
+            write_private(users.resolve(), fresh)
     return users
+
+
+def is_written(directory: DataDirectory) -> bool:
+    """Whether the user's profile is that of this directory, to the last field."""
+    try:
+        users = tomllib.loads(profile_file().read_text(encoding="utf-8")).get(PROFILE)
+        return bool(users == tomllib.loads(directory.profile_file.read_text(encoding="utf-8"))[PROFILE])
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
+        return False
 
 
 def pointed_elsewhere(directory: DataDirectory) -> str | None:

@@ -13,10 +13,13 @@ from typing import ClassVar
 from local import etcd_process, processes, service_processes, supervision
 from local.account import Account, provision_account
 from local.cluster import DRAIN_S, DevCluster, Report, UpResult
+from local.free_ports import require_free
 from local.layout import ETCD_NAME, DataDirectory, broker_name
 from local.processes import RunningProcess
 from local.service_layout import Backends, ServiceDirectory, ServiceSpec
 from local.service_processes import PROCESSES, RUNNER, ServiceProcess, ServiceState, ServiceStatus
+from local.status import health_at
+from local.supervision import Health
 from penstock.contract.errors import BrokerUnavailable, TimedOut
 
 COMMAND_S = 120.0
@@ -141,6 +144,28 @@ class DevService:
                 return
         self.cluster.restart(name)
 
+    def health(self, name: str) -> Health | None:
+        """What it answers; None where it cannot be asked, or somebody has paused it."""
+        process, port = self._process_and_port(name)
+        return None if process is None or process.paused or not port else health_at(port)
+
+    def end(self, name: str) -> None:
+        """Kill it with what it started. A supervisor starts it again."""
+        process, _ = self._process_and_port(name)
+        if process is not None:
+            service_processes.end_session(process.pid)
+
+    def _process_and_port(self, name: str) -> tuple[RunningProcess | None, int]:
+        """Port 0: it is not asked over HTTP."""
+        if self.service.exists:
+            for process in PROCESSES:
+                if process.name == name:
+                    return self._find(process), self.service.load().port_of(name)
+        for broker in self.directory.load().brokers:
+            if broker_name(broker.id) == name:
+                return processes.find(self.directory.config_file(broker.id)), broker.http_port
+        return None, 0
+
     def outputs(self) -> list[Path]:
         """The files that brokers and processes print into."""
         directory = self.directory
@@ -154,6 +179,9 @@ class DevService:
     def _start(self, process: ServiceProcess) -> None:
         output = self.service.output_file(process.name)
         self._written_before[process.name] = output.stat().st_size if output.exists() else 0
+        service_processes.end_orphans(self.service, process)
+        if port := self.service.load().port_of(process.name):
+            require_free(process.name, port)
         self._children[process.name] = service_processes.start(self.service, process)
 
     def _run(self, command: str, *options: str) -> None:
@@ -186,6 +214,8 @@ class DevService:
     ) -> None:
         deadline = time.monotonic() + START_S
         while True:
+            if self._start_what_was_ending(processes):
+                deadline = time.monotonic() + START_S
             waiting = [process for process in processes if not self._is_ready(spec, process)]
             report(
                 len(processes) - len(waiting),
@@ -205,7 +235,21 @@ class DevService:
                 f"{process.name}: ended with status {child.returncode} while starting\n"
                 f"{self._output_of(process.name)}"
             )
-        return service_processes.look(self.service, spec, process).state is ServiceState.READY
+        state = service_processes.look(self.service, spec, process).state
+        if state is ServiceState.PAUSED:
+            raise ProcessFailed(f"{process.name}: its process is paused; continue it or kill it")
+        return state is ServiceState.READY
+
+    def _start_what_was_ending(self, processes: Sequence[ServiceProcess]) -> bool:
+        """Start what ran when this command began, and has ended since: it had been asked to end before."""
+        ended = [
+            process
+            for process in processes
+            if process.name not in self._children and self._find(process) is None
+        ]
+        for process in ended:
+            self._start(process)
+        return bool(ended)
 
     def _output_of(self, name: str) -> str:
         """The last lines that a process wrote since this object started it, and where all of them are."""

@@ -61,7 +61,8 @@ class ServiceSpec:
     web_port: int
     worker_port: int = 0
     runner_port: int = 0
-    """These two are 0 in what earlier versions wrote, until they are chosen."""
+    prober_port: int = 0
+    """These three are 0 in what earlier versions wrote, until they are chosen."""
     secret_key: str
     database_url: str
     celery_broker_url: str
@@ -76,6 +77,16 @@ class ServiceSpec:
     @property
     def api_url(self) -> str:
         return f"http://{self.web_address}"
+
+    def port_of(self, process: str) -> int:
+        """Where that process answers /healthz and /readyz; 0: nowhere."""
+        ports = {
+            "web": self.web_port,
+            "worker": self.worker_port,
+            "runner": self.runner_port,
+            "prober": self.prober_port,
+        }
+        return ports.get(process, 0)
 
     def encode(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
@@ -119,9 +130,14 @@ class ServiceDirectory:
             spec = ServiceSpec.decode(text)
         except (ValueError, TypeError) as error:
             raise InvalidRequest(f"{self.spec_file}: cannot be read: {error}") from error
-        if not (spec.worker_port and spec.runner_port):
-            taken = {spec.web_port}
-            spec = replace(spec, worker_port=free_port(taken), runner_port=free_port(taken))
+        if not (spec.worker_port and spec.runner_port and spec.prober_port):
+            taken = {spec.web_port, spec.worker_port, spec.runner_port}
+            spec = replace(
+                spec,
+                worker_port=spec.worker_port or free_port(taken),
+                runner_port=spec.runner_port or free_port(taken),
+                prober_port=spec.prober_port or free_port(taken),
+            )
             write_private(self.spec_file, spec.encode())
         return spec
 
@@ -145,6 +161,7 @@ class ServiceDirectory:
             web_port=free_port(taken),
             worker_port=free_port(taken),
             runner_port=free_port(taken),
+            prober_port=free_port(taken),
             secret_key=secrets.token_urlsafe(48),
             database_url=backends.database_url or f"sqlite:///{self.path / 'control.sqlite'}",
             celery_broker_url=backends.celery_broker_url or f"filesystem://{self.path / 'celery'}",
@@ -167,6 +184,7 @@ class ServiceDirectory:
             "listen": spec.web_address,
             "worker_listen": f"{HOST}:{spec.worker_port}",
             "runner_listen": f"{HOST}:{spec.runner_port}",
+            "prober_listen": f"{HOST}:{spec.prober_port}",
             "brokers": {
                 "bootstrap": [broker.client_address for broker in cluster.brokers],
                 "internal": [broker.internal_address for broker in cluster.brokers],

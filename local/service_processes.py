@@ -20,7 +20,7 @@ import psutil
 
 from local.processes import PRIVATE, RunningProcess, all_running, find_where, open_output, own_environment
 from local.service_layout import ServiceDirectory, ServiceSpec
-from local.status import says_ready
+from local.status import reason_at, says_ready
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 _NAME_VARIABLE = "PENSTOCK_PROCESS"
@@ -115,7 +115,7 @@ def _is_marked(found: psutil.Process, directory: ServiceDirectory, process: Serv
     return marks.items() <= environment.items()
 
 
-def _end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
+def end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
     """End what a killed process left behind: it may hold ports and files that the new one needs."""
     own = os.getsid(0)
     for found in all_running():
@@ -146,7 +146,7 @@ def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
     """Start a process that does not run, in a session of its own, its output appended to its file; it survives the
     caller's terminal.
     """
-    _end_orphans(directory, process)
+    end_orphans(directory, process)
     directory.heartbeat_file(process.name).unlink(missing_ok=True)
     with open_output(directory.output_file(process.name)) as output:
         return subprocess.Popen(
@@ -174,7 +174,8 @@ def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess
     elif process is WORKER:
         state = ServiceState.READY if says_ready(spec.worker_port) else ServiceState.STARTING
     elif process is PROBER:
-        state = ServiceState.READY  # nothing waits for its probes
+        detail = reason_at(spec.prober_port)
+        state = ServiceState.FAILING if detail else ServiceState.READY
     else:
         state, detail = _said(directory, process, found.pid)
     return ServiceStatus(

@@ -3,6 +3,7 @@ them.
 """
 
 import http.client
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -15,10 +16,12 @@ from local.etcd_process import EtcdStatus
 from local.free_ports import HOST
 from local.layout import BrokerSpec, ClusterSpec, DataDirectory
 from local.profile import PROFILE
+from local.supervision import Health
 from penstock.contract.errors import PenstockError
 
 _READY_S = 1.0
 _DESCRIBE_S = 2.0
+_ANSWER_BYTES_MAX = 500
 
 
 class BrokerState(Enum):
@@ -120,6 +123,37 @@ def says_ready(port: int) -> bool:
         return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()
+
+
+def reason_at(port: int) -> str | None:
+    """Why the /readyz of what listens on this port says no; None when it says yes, or is only starting."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_READY_S)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        if answer.status == http.client.OK:
+            return None
+        reason = str(json.loads(answer.read(_ANSWER_BYTES_MAX)).get("reason", ""))
+        return None if reason in ("", "starting") else reason
+    except (OSError, http.client.HTTPException, ValueError, AttributeError):
+        return None
+    finally:
+        connection.close()
+
+
+def health_at(port: int) -> Health:
+    """What the /healthz of what listens on this port says."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_READY_S)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        if answer.status == http.client.OK:
+            return Health()
+        return Health(reason=answer.read(_ANSWER_BYTES_MAX).decode(errors="replace").strip())
+    except (OSError, http.client.HTTPException) as error:
+        return Health(reason=f"no answer: {error or type(error).__name__}", answered=False)
     finally:
         connection.close()
 

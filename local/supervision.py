@@ -1,4 +1,5 @@
-"""Supervising a dev service: what has ended is started again, later each time; what it printed is kept short.
+"""Supervising a dev service: what has ended is started again, later each time; what says that it is not healthy, or
+answers nothing any more, is ended first; what it printed is kept short.
 
 A foreground `dev up` does so itself. `dev up --detach` leaves a process behind that does nothing else
 (`local.supervisor`), known by its exact command line.
@@ -6,12 +7,14 @@ A foreground `dev up` does so itself. `dev up --detach` leaves a process behind 
 
 import shutil
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from local import processes
+from local.keeper import AGAIN_S
 from local.layout import Busy, DataDirectory
 from penstock.contract.errors import PenstockError
 
@@ -22,7 +25,27 @@ BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Until the first start again, the second, and so on; the last holds for all that follow."""
 CALM_S = 60.0
 """What has run for so long begins again with the shortest wait."""
+UNHEALTHY_S = 30.0
+"""What has said for so long that it is not healthy is ended."""
+UNANSWERED_S = 120.0
+"""What has answered nothing for so long is ended: a machine that is busy with much else is slow, not wrong."""
+STARTING_S = 180.0
+"""What was not healthy yet since its start has so much time."""
 _STOP_S = 10.0
+_KEEPER_S = 2 * AGAIN_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What a process answers when it is asked whether it is healthy. `reason` is why not, empty if it is."""
+
+    reason: str = ""
+    answered: bool = True
+
+    @property
+    def patience_s(self) -> float:
+        """For how long the reason may hold."""
+        return UNHEALTHY_S if self.answered else UNANSWERED_S
 
 
 class Supervised(Protocol):
@@ -36,6 +59,12 @@ class Supervised(Protocol):
 
     def restart(self, name: str) -> None:
         """Start it unless it runs; returns at once. Raises `PenstockError`."""
+
+    def health(self, name: str) -> Health | None:
+        """Asked of what runs, within a second or two; None where it cannot be asked, or somebody has paused it."""
+
+    def end(self, name: str) -> None:
+        """Kill it with what it started."""
 
     def reap(self) -> None: ...
 
@@ -52,6 +81,9 @@ class _Watched:
     due_s: float | None = None
     """When it is to be started again; None: it runs, or was not missed yet."""
     away: bool = False
+    was_healthy: bool = False
+    """Since its start, as far as it was asked."""
+    ill_since_s: float | None = None
 
 
 class Supervisor:
@@ -60,6 +92,7 @@ class Supervisor:
     def __init__(self, service: Supervised, tell: Callable[[str], None]) -> None:
         self._service, self._tell = service, tell
         self._watched: dict[str, _Watched] = {}
+        self._asked_last = ""
 
     def look(self, now_s: float) -> bool:
         """Start what is due, announce what has ended, shorten outputs; False when nothing is to run any more."""
@@ -77,6 +110,7 @@ class Supervisor:
                 self._tell(f"{name} has ended; it is started again in {wait_s:g} s.")
             elif now_s >= watched.due_s:
                 self._start(name, watched, now_s)
+        self._ask_next(sorted(wanted & running), now_s)
         for file in self._service.outputs():
             shorten(file, OUTPUT_BYTES_MAX)
         return bool(wanted)
@@ -96,6 +130,31 @@ class Supervisor:
         except (PenstockError, OSError) as error:
             self._tell(f"{name} cannot be started: {error}")
         watched.due_s, watched.since_s = None, now_s
+        watched.was_healthy, watched.ill_since_s = False, None
+
+    def _ask_next(self, running: Sequence[str], now_s: float) -> None:
+        """One process at each look, in turn: a look is quick, and each is asked every few seconds."""
+        if not running:
+            return
+        name = next((name for name in running if name > self._asked_last), running[0])
+        self._asked_last, watched, health = name, self._watched[name], self._service.health(name)
+        if health is None or not health.reason:
+            watched.was_healthy |= health is not None
+            watched.ill_since_s = None
+            return
+        if not watched.was_healthy and now_s - watched.since_s < STARTING_S:
+            return
+        if watched.ill_since_s is None:
+            watched.ill_since_s = now_s
+        ill_s = now_s - watched.ill_since_s
+        if ill_s < health.patience_s:
+            return
+        self._tell(f"{name} is not healthy for {ill_s:.0f} s and is ended: {health.reason}")
+        watched.was_healthy, watched.ill_since_s = False, None
+        try:
+            self._service.end(name)
+        except (PenstockError, OSError) as error:
+            self._tell(f"{name} cannot be ended: {error}")
 
 
 def shorten(file: Path, bytes_max: int) -> None:
@@ -121,6 +180,11 @@ def _arguments(directory: DataDirectory) -> list[str]:
     return ["-m", "local.supervisor", "--data", str(directory.path)]
 
 
+def command(directory: DataDirectory) -> list[str]:
+    """What starts a process that supervises this directory."""
+    return [sys.executable, *_arguments(directory)]
+
+
 def find(directory: DataDirectory) -> processes.RunningProcess | None:
     """The process that supervises this directory, from wherever it was started; a foreground `dev up` is none."""
     return processes.find_by(_arguments(directory))
@@ -129,13 +193,15 @@ def find(directory: DataDirectory) -> processes.RunningProcess | None:
 def leave_behind(directory: DataDirectory) -> None:
     """Start a process that supervises this directory, unless one does."""
     if find(directory) is None:
-        processes.start_command([sys.executable, *_arguments(directory)], directory.supervisor_output_file)
+        processes.start_command(command(directory), directory.supervisor_output_file)
 
 
 def stop(directory: DataDirectory) -> None:
     """End the process that supervises this directory; what it started goes on."""
-    process = find(directory)
-    if process is not None:
+    while (process := find(directory)) is not None:
         processes.ask_to_stop(process)
-        if processes.wait_gone([process], _STOP_S):
-            processes.kill(process)
+        if not processes.wait_gone([process], _STOP_S):
+            return
+        # Its keeper takes that for a crash.
+        processes.kill(process)
+        time.sleep(_KEEPER_S)

@@ -1,14 +1,17 @@
 """What `penstock dev up --detach` leaves behind: `python -m local.supervisor --data DIR`, until nothing is
-wanted of the directory any more.
+wanted of the directory any more. When it is killed, `local.keeper` starts it again.
 """
 
 import argparse
 import logging
 import signal
+import sys
 import time
 from pathlib import Path
 
 from daemon import logs
+from local import supervision
+from local.keeper import Keeper
 from local.layout import DataDirectory
 from local.service import DevService
 from local.supervision import WATCH_S, Supervisor
@@ -22,10 +25,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     chosen = parser.parse_args()
     logs.set_up("supervisor")
-    supervisor = Supervisor(DevService(DataDirectory(chosen.data)), _log.info)
+    directory = DataDirectory(chosen.data)
+    supervisor, keeper = Supervisor(DevService(directory), _log.info), Keeper(supervision.command(directory))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while supervisor.look(time.monotonic()):
-        time.sleep(WATCH_S)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        keeper.look()
+        while supervisor.look(time.monotonic()):
+            time.sleep(WATCH_S)
+            keeper.look()
+    finally:
+        keeper.release()
 
 
 if __name__ == "__main__":

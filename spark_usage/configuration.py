@@ -139,6 +139,7 @@ OF_CONTROL_PLANE = frozenset(
             "secret_key",
             "sign_in_providers",
             "trusted_proxies",
+            "prober_listen",
             "worker_listen",
         ),
     }

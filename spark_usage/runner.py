@@ -2,7 +2,8 @@
 that finds something new, so a service at rest costs a look at the ends of `__usage` and at what is published.
 
 Of several runners the one that holds the lease works; the others wait for it. A runner that finds that another one has
-the lease ends at once, and is started again as one that waits. After a long round the pause is longer, up to half a
+the lease ends at once, and is started again as one that waits. One whose Java was killed ends too, since no session
+works without it, and is started again whole. After a long round the pause is longer, up to half a
 minute: rounds leave the machine to others. A round that fails is tried again at once. When that fails too, the
 heartbeat reports it, and the next round begins after the pause, at most half a minute, whatever the interval.
 """
@@ -40,6 +41,10 @@ _PAUSE_RATIO, _PAUSE_MAX_S = 2.0, 30.0
 that just misses a round waits for the pause and for two rounds, and has to be priced within a minute."""
 _LOOK_WITHOUT_SPARK_S = 5.0
 """Until Spark runs, what is new is looked for more often: the time that Spark takes to start is gained back so."""
+_JAVA_S = 1.0
+"""Between two looks at whether Java lives."""
+_ROUND_S_MAX = 600.0
+"""A round that takes longer is told: nothing new is published meanwhile."""
 _PATIENCE_S = 15.0
 """After SIGTERM a running round has this time to end. Ending it at any moment is harmless."""
 
@@ -91,7 +96,8 @@ class Runner:
     def _not_ready(self) -> str:
         values = self._heartbeat.values
         if values["state"] == "ready":
-            return ""
+            round_s = time.time() - values.get("busy_since", 0.0) if values["busy"] else 0.0
+            return f"a round has been under way for {round_s:.0f} s" if round_s > _ROUND_S_MAX else ""
         return ": ".join(str(part) for part in (values["state"], values.get("error")) if part)
 
     # -- the lease -----------------------------------------------------------------------------------------
@@ -112,6 +118,7 @@ class Runner:
     def _take_over(self) -> bool:
         """Let nothing count that an earlier runner still publishes. False: this one was stopped meanwhile."""
         threading.Thread(target=self._keep_lease, name="lease", daemon=True).start()
+        threading.Thread(target=self._look_after_java, name="java", daemon=True).start()
         self._heartbeat.report(state="starting", error=None, number=self._lease.number)
         while not self._stopping.is_set():
             try:
@@ -142,9 +149,19 @@ class Runner:
         log.error(
             "another runner works or has worked; this one ends, and takes its turn when it is started again"
         )
-        self._heartbeat.report(state="stopped", busy=False, error="another runner works")
+        self._end_now("another runner works", ProcessEnd.LEASE_LOST)
+
+    def _look_after_java(self) -> None:
+        while not self._stopping.wait(_JAVA_S):
+            if self._pipeline.java_has_ended() and not self._stopping.is_set():
+                log.critical("Java has ended; this runner ends, to be started again")
+                self._lease.release()
+                self._end_now("Java has ended", ProcessEnd.FAILED)
+
+    def _end_now(self, reason: str, status: ProcessEnd) -> NoReturn:
+        self._heartbeat.report(state="stopped", busy=False, error=reason)
         logging.shutdown()
-        os._exit(ProcessEnd.LEASE_LOST)
+        os._exit(status)
 
     # -- rounds --------------------------------------------------------------------------------------------
 
@@ -161,7 +178,7 @@ class Runner:
         """A round, without Spark when nothing is new. Raises as `Pipeline.round`."""
         done = self._pipeline.look_or_again()
         if done is None:
-            heartbeat.report(busy=True)
+            heartbeat.report(busy=True, busy_since=time.time())
             self._warm_up(heartbeat)
             done = self._pipeline.round_or_again()
         return done

@@ -148,6 +148,13 @@ def start_session(
     return spark
 
 
+def java_has_ended(spark: SparkSession) -> bool:
+    """Whether the driver's Java is gone, as after the kernel's memory killer. No session of this process works then."""
+    gateway = spark.sparkContext._gateway
+    java = None if gateway is None else getattr(gateway, "proc", None)
+    return java is not None and java.poll() is not None
+
+
 def suit(spark: SparkSession, facts: int) -> None:
     """Settings for a round over so many facts. A cluster compiles always."""
     if str(spark.sparkContext.master).startswith("local"):

@@ -1,4 +1,4 @@
-"""Writes which process does what: leases of the database at hand, and the workers' heartbeat."""
+"""Writes which process does what: leases of the database at hand, the workers' heartbeat, and what the schedule did."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,10 +7,11 @@ from django.db import connection
 from django.utils import timezone
 
 from control_plane.processes import holder
-from control_plane.processes.models import Heartbeat
+from control_plane.processes.models import Heartbeat, ScheduledTask
 from daemon.lease import Clock, Lease
 
 WORKER = "worker"
+_ERROR_LENGTH_MAX = 200
 
 
 def lease(name: str, length_s: float) -> Lease:
@@ -37,3 +38,15 @@ def beat(state: str) -> None:
 def say_stopping() -> None:
     """Note that this worker stops, unless another one has been seen since."""
     Heartbeat.objects.filter(kind=WORKER, holder=holder.own_id()).update(state="stopping", at=timezone.now())
+
+
+def note_task(name: str, *, due_s: float, error: str = "") -> None:
+    """A round of a task of the schedule went well, now, or failed with `error`."""
+    now = timezone.now()
+    changed = ["due_s", "error"] if error else ["due_s", "error", "well_at"]
+    row = ScheduledTask(
+        name=name, since=now, well_at=None if error else now, due_s=due_s, error=error[:_ERROR_LENGTH_MAX]
+    )
+    ScheduledTask.objects.bulk_create(
+        [row], update_conflicts=True, unique_fields=["name"], update_fields=changed
+    )

@@ -1,4 +1,4 @@
-"""Shapes: a lease that one process holds, and the last sign of the workers."""
+"""Shapes: a lease that one process holds, the last sign of the workers, and what the schedule did."""
 
 from django.db import models
 
@@ -20,3 +20,17 @@ class Heartbeat(models.Model):
     holder = models.CharField(max_length=40)
     state = models.CharField(max_length=20)
     at = models.DateTimeField()
+
+
+class ScheduledTask(models.Model):
+    """When a task of the schedule went well last, on whichever worker, and with what it failed since."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    since = models.DateTimeField()
+    """When it was noted first."""
+    well_at = models.DateTimeField(null=True)
+    """Noted some seconds late at most; None: it never went well."""
+    due_s = models.FloatField()
+    """It is late after so many seconds."""
+    error = models.CharField(max_length=200)
+    """Of the last round, if it failed; else empty."""

@@ -9,6 +9,7 @@ from django.http import HttpRequest, JsonResponse
 
 from control_plane import config, server_checks
 from control_plane.brokers import client as brokers
+from control_plane.celery import SCHEDULED
 from control_plane.processes import queries as processes
 from penstock.contract.errors import PenstockError
 from penstock.contract.limits import MIB
@@ -24,12 +25,15 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """GET /readyz: 200 if every check is ok, else 503; `checks` says what is wrong with each."""
+    """GET /readyz: 200 if every check is ok, else 503; `checks` says what is wrong with each. `warnings`, if there are
+    some, name tasks of the schedule that are late: requests are answered all the same.
+    """
     checks = {"database": _database(), "worker": _worker(), "brokers": _brokers()}
     ready = all(check == "ok" for check in checks.values())
-    answer = JsonResponse(
-        {"status": "ready" if ready else "not ready", "checks": checks}, status=200 if ready else 503
-    )
+    body: dict[str, object] = {"status": "ready" if ready else "not ready", "checks": checks}
+    if warnings := _late_tasks():
+        body["warnings"] = warnings
+    answer = JsonResponse(body, status=200 if ready else 503)
     # Django would log each 503 as a fault.
     answer._has_been_logged = True  # type: ignore[attr-defined]
     return answer
@@ -62,6 +66,13 @@ def _worker() -> str:
     if last.state != "ready":
         return f"{last.state}, last heartbeat {age_s:.0f} s ago"
     return "ok"
+
+
+def _late_tasks() -> dict[str, str]:
+    try:
+        return processes.late_tasks(SCHEDULED, time.time())
+    except DatabaseError:
+        return {}  # the check of the database says so
 
 
 def _brokers() -> str:

@@ -39,10 +39,10 @@ def page() -> str:
         "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `daemon/identity_metrics.py`, "
         "`control_plane/api/metrics.py`, `control_plane/certificate_metrics.py`, `control_plane/server_checks.py`, "
         "`control_plane/brokers/metrics.py`, `billing/metrics.py`, `payments/metrics.py`, `control_plane/worker.py`, "
-        "`spark_usage/metrics.py`)",
+        "`control_plane/prober_health.py`, `spark_usage/metrics.py`)",
         "All are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the web application "
-        "at `/metrics` of its own address, worker and runner at `/metrics` of `worker_listen` and "
-        "`runner_listen`; none asks for a key, so bind them where only you reach them. Durations are histograms in "
+        "at `/metrics` of its own address, worker, runner and prober at `/metrics` of `worker_listen`, `runner_listen` "
+        "and `prober_listen`; none asks for a key, so bind them where only you reach them. Durations are histograms in "
         "seconds.",
         "## Brokers",
         table(_COLUMNS, sorted(rows)),
@@ -52,6 +52,8 @@ def page() -> str:
         table(_COLUMNS, sorted(_worker())),
         "## Runner",
         table(_COLUMNS, sorted(_runner())),
+        "## Prober",
+        table(_COLUMNS, sorted(_prober())),
     )
 
 
@@ -111,6 +113,18 @@ def _runner() -> list[Row]:
             for name, said in runner.GAUGES.items()
         ),
         *(_row(CounterMetricFamily(PREFIX + name, said)) for name, said in runner.COUNTERS.items()),
+    ]
+
+
+def _prober() -> list[Row]:
+    from control_plane import prober_health as prober
+
+    return [
+        *(_row(GaugeMetricFamily(PREFIX + name, said)) for name, said in prober.GAUGES.items()),
+        *(
+            _row(CounterMetricFamily(PREFIX + name, said), labels)
+            for name, (said, labels) in prober.COUNTERS.items()
+        ),
     ]
 
 

@@ -69,6 +69,7 @@ SERVER_EXAMPLE = {
     "listen": "127.0.0.1:8080",
     "worker_listen": "127.0.0.1:8081",
     "runner_listen": "127.0.0.1:8082",
+    "prober_listen": "127.0.0.1:8083",
     "brokers": {
         "bootstrap": ["broker-1.example.com:9092"],
         "internal": ["127.0.0.1:9093"],

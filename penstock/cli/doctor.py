@@ -30,7 +30,7 @@ _COLOURS = {State.OK: "green", State.DOUBTFUL: "yellow", State.WRONG: "red", Sta
 )
 @click.pass_context
 def doctor(context: click.Context, timeout: float) -> None:
-    """Look at profile, key, clock, certificates, control plane, brokers and their disks, and say what is wrong.
+    """Look at profile, key, clock, certificates, service, brokers and their disks, and say what is wrong.
 
     It changes nothing. It ends with 0 unless something is wrong, and then with the code that a command would end with
     that fails of it (the first one found).
@@ -84,12 +84,12 @@ def _findings(timeout_s: float) -> Iterator[Finding]:
     reachable = any(listener.state is not State.WRONG for listener in listeners)
     # One of several that cannot be reached is no reason to fail: clients go to another.
     yield from (checks.softened(listener) if reachable else listener for listener in listeners)
-    reached, clock = checks.control_plane(settings, timeout_s)
+    reached, *others = checks.control_plane(settings, timeout_s)
     yield reached
-    yield clock
+    yield from others
     if key.state is State.WRONG:
         return
-    if reached.state in (State.OK, State.DOUBTFUL):
+    if reached.state is State.OK:
         taken = checks.tenant(settings, timeout_s)
         yield taken
         if taken.state is State.OK:

@@ -1,5 +1,6 @@
 """What `penstock doctor` looks at: each check says of one thing whether it is well, and if not what to do about it."""
 
+import json
 import platform
 import socket
 import ssl
@@ -40,6 +41,7 @@ SKEW_DOUBTFUL_S = 5.0
 CERTIFICATE_DAYS_MIN = 14
 """What a topic has where there are brokers enough."""
 _OTHERS_MAY_READ = 0o077
+_READINESS_BYTES_MAX = 16_384
 
 
 class State(Enum):
@@ -198,13 +200,14 @@ def _certificate(address: str, plain: socket.socket, host: str, ca_file: str) ->
     return well("broker", f"{address}: {kind}, certificate trusted, valid until {ends}")
 
 
-def control_plane(given: ConnectionSettings, timeout_s: float) -> tuple[Finding, Finding]:
-    """That the control plane answers, and how far its clock is from ours (to about a second)."""
+def control_plane(given: ConnectionSettings, timeout_s: float) -> tuple[Finding, ...]:
+    """That the control plane answers; that the service does what it has to in time; and how far its clock is from ours
+    (to about a second).
+    """
+    compared = skipped("clock", "nothing to compare with")
     if given.api_url is None:
         remedy = "Set PENSTOCK_API_URL or api_url in the profile; topics, keys, usage and invoices need it."
-        return skipped("control plane", "api_url is not set", remedy), skipped(
-            "clock", "nothing to compare with"
-        )
+        return skipped("control plane", "api_url is not set", remedy), compared
     url = given.api_url.rstrip("/") + "/readyz"
     authorities = None if given.ca_file in (None, SYSTEM_AUTHORITIES) else given.ca_file
     try:
@@ -216,33 +219,54 @@ def control_plane(given: ConnectionSettings, timeout_s: float) -> tuple[Finding,
         began = time.time()
         try:
             with opener.open(url, timeout=timeout_s) as answer:
-                status, headers, body = answer.status, answer.headers, b""
+                status, headers, body = answer.status, answer.headers, answer.read(_READINESS_BYTES_MAX)
         except urllib.error.HTTPError as refused:
             with refused:
-                status, headers, body = refused.code, refused.headers, refused.read(2_000)
+                status, headers, body = refused.code, refused.headers, refused.read(_READINESS_BYTES_MAX)
         ours = (began + time.time()) / 2
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        return (
-            wrong("control plane", ServiceUnavailable(f"{url}: cannot be reached: {reason}")),
-            skipped("clock", "nothing to compare with"),
+        return wrong("control plane", ServiceUnavailable(f"{url}: cannot be reached: {reason}")), compared
+    skew = _skew(headers.get("Date"), ours)
+    if status not in (200, 503):
+        fault = ConfigurationError(f"{url}: status {status}")
+        return wrong("control plane", fault, "Check api_url: this is no Penstock service."), skew
+    return well("control plane", f"{url}: answers"), _service(status, body), skew
+
+
+def _service(status: int, body: bytes) -> Finding:
+    """What the service itself says of its database, its worker with the schedule, and its brokers."""
+    said = _said(body)
+    if status != 200:
+        not_ok = _listed(said.get("checks"), leave_out="ok")
+        fact = not_ok or body.decode(errors="replace")[:300]
+        return wrong(
+            "service",
+            ServiceUnavailable(f"not ready: {fact}"),
+            "Reading and sending go on; changes, bills, payments and mail may wait. Look at its processes"
+            " (penstock dev status) and their logs.",
         )
-    return _readiness(url, status, body), _skew(headers.get("Date"), ours)
-
-
-def _readiness(url: str, status: int, body: bytes) -> Finding:
-    if status == 200:
-        return well("control plane", f"{url}: ready")
-    if status == 503:
-        fact = f"{url}: answers, and is not ready: {body.decode(errors='replace')[:300]}"
+    if late := _listed(said.get("warnings")):
         return doubtful(
-            "control plane", fact, "Reading and sending go on; changes may wait. Look at the service."
+            "service",
+            f"late: {late}",
+            "Look at the worker: its /readyz, its log, and penstock_schedule_task_well_seconds.",
         )
-    return wrong(
-        "control plane",
-        ConfigurationError(f"{url}: status {status}"),
-        "Check api_url: this is no Penstock service.",
-    )
+    return well("service", "ready, and nothing of the schedule is late")
+
+
+def _said(body: bytes) -> dict[str, object]:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _listed(named: object, leave_out: str = "") -> str:
+    if not isinstance(named, dict):
+        return ""
+    return "; ".join(f"{name}: {text}" for name, text in sorted(named.items()) if text != leave_out)
 
 
 def _skew(date: str | None, ours: float) -> Finding:

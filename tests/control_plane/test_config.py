@@ -108,17 +108,19 @@ def test_a_process_says_in_one_line_what_is_wrong_with_its_configuration(
     assert done.stderr == f"penstock: PENSTOCK_SERVER_{setting}: host:port required, '8080' given\n"
 
 
-def test_a_worker_whose_address_is_taken_says_so_in_one_line(file: Path) -> None:
+@pytest.mark.parametrize(("process", "setting"), [("web", "listen"), ("worker", "worker_listen")])
+def test_a_process_whose_address_is_taken_says_so_in_one_line(file: Path, process: str, setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = subprocess.run(
-            [sys.executable, "-m", "penstock.cli", "server", "worker", "--config", str(file)],
-            env={**os.environ, "PENSTOCK_SERVER_WORKER_LISTEN": f"127.0.0.1:{taken.getsockname()[1]}"},
+            [sys.executable, "-m", "penstock.cli", "server", process, "--config", str(file)],
+            env={**os.environ, f"PENSTOCK_SERVER_{setting.upper()}": address},
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
         )
     assert done.returncode == 2
-    assert done.stderr == "penstock: worker_listen: Address already in use\n"
+    assert done.stderr.splitlines()[-1] == f"penstock: {setting}: {address}: Address already in use"
 
 
 def test_databases_by_address() -> None:

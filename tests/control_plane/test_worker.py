@@ -102,3 +102,19 @@ def test_a_bug_in_what_is_written_beside_the_work_reaches_the_log_of_threads(
     caplog.clear()
     worker._on_a_thread(wrong)
     assert "the database does not know of it" not in caplog.text
+
+
+def test_a_worker_that_waits_for_its_transport_is_healthy_and_a_loop_that_stands_still_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, connected, began = Worker(), [True], time.monotonic()
+    asked.follow(lambda: connected[0])
+    asked.turn()
+    monkeypatch.setattr(time, "monotonic", lambda: began + 60)
+    assert asked.loop_age_s() == pytest.approx(60, abs=5)
+    connected[0] = False
+    assert asked.loop_age_s() == 0
+    connected[0] = True
+    assert asked.loop_age_s() == 0, "it has a moment to turn again"
+    monkeypatch.setattr(time, "monotonic", lambda: began + 120)
+    assert asked.loop_age_s() == pytest.approx(60)

@@ -153,24 +153,50 @@ def test_a_clock_two_hours_ahead_and_a_refused_key_are_told(
     assert found["key at the control plane"]["code"] == "UNAUTHENTICATED"
 
 
-def test_a_control_plane_that_is_not_ready_is_doubtful_and_says_why(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, closed_port: str
-) -> None:
+def a_service_that_says(status: int, body: dict[str, Any]) -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
         if asked.path == "/readyz":
-            return Answer(status=503, body={"checks": {"worker": "no heartbeat yet"}})
+            return Answer(status=status, body=body)
         if asked.path.startswith("/v1/quotas"):
             return Answer(body={"tenant": "tn_1", "produce_bytes_per_s": 0, "partitions_max": 8})
         return Answer(body={"items": [{"name": "acme", "id": "tn_1", "partitions": 8}], "next": None})
 
-    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", closed_port)
+    return answer
+
+
+def test_a_service_whose_worker_does_nothing_is_wrong_and_says_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
-    with little_server(answer) as server:
+    checks = {"database": "ok", "worker": "no heartbeat for 60 s: changes wait until a worker runs"}
+    with (
+        listening() as broker,
+        little_server(a_service_that_says(503, {"status": "not ready", "checks": checks})) as server,
+    ):
+        monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker)
         monkeypatch.setenv("PENSTOCK_API_URL", server.url)
-        _, found = examined(capsys)
-    assert found["control plane"]["state"] == "doubtful" and "no heartbeat" in found["control plane"]["fact"]
+        code, found = examined(capsys)
+    assert code == 6
+    assert (found["control plane"]["state"], found["service"]["state"]) == ("ok", "wrong")
+    assert found["service"]["fact"] == (
+        "not ready: worker: no heartbeat for 60 s: changes wait until a worker runs"
+    )
+    assert "bills, payments and mail" in found["service"]["remedy"]
     assert "acme" in found["key at the control plane"]["fact"]
     assert found["limits"]["state"] == "doubtful" and "8 of 8 partitions" in found["limits"]["fact"]
+
+
+def test_a_task_of_the_schedule_that_is_late_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, closed_port: str
+) -> None:
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", closed_port)
+    monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
+    late = {"billing.bill_run": "has not gone well for 312 s: OperationalError: locked"}
+    with little_server(a_service_that_says(200, {"status": "ready", "warnings": late})) as server:
+        monkeypatch.setenv("PENSTOCK_API_URL", server.url)
+        _, found = examined(capsys)
+    assert found["service"]["state"] == "doubtful"
+    assert "billing.bill_run: has not gone well for 312 s: OperationalError" in found["service"]["fact"]
 
 
 def test_a_certificate_that_is_not_trusted_is_told_from_a_broker_that_is_away(

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from daemon.http_listener import STALL_S
 from penstock.contract.errors import PenstockError
 from penstock.rest.client import RestClient
 from tests.control_plane.service.running import RECONCILE_S, Form, Service, SignedUp
@@ -351,6 +352,11 @@ def test_a_redis_that_loses_everything_costs_wake_ups_and_counts_alone(world: Wo
         changes.wait_for_more()
         world.redis.kill()
         changes.wait_for_more()
+        # Longer than a loop may stand still: a worker that waits for Redis is not started again for that.
+        waited = threading.Event()
+        threading.Timer(STALL_S + 2, waited.set).start()
+        assert waited.wait(PATIENCE_S)
+        assert unhealthy(world) == {}
         began = time.monotonic()
         world.redis.start()
         service = world.service
@@ -363,9 +369,18 @@ def test_a_redis_that_loses_everything_costs_wake_ups_and_counts_alone(world: Wo
         print(
             f"Redis lost and back, empty: sweeps delivered {time.monotonic() - began:.1f} s after its start"
         )
+    world.service.wait_until("workers are healthy", lambda: not unhealthy(world))
     assert attempts(30) == ["400 invalid_request"] * 30, "limits begin again"
     assert tenant.rest.get("/v1/topics"), "a session is no matter of Redis"
     all_delivered(world, tenant, [*changes.made, name])
+
+
+def unhealthy(world: World) -> dict[str, Any]:
+    """What workers say that are not healthy, by name."""
+    answers = {
+        name: asked(world.service.address_of(name), "/healthz", "") for name in world.service.workers()
+    }
+    return {name: body for name, (status, _, body) in answers.items() if status != 200}
 
 
 def asked_to_sign_in(url: str, address: str) -> tuple[int, str, dict[str, Any]]:

@@ -176,7 +176,9 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
 
     def probe(within_s: float) -> None:
         with usage.cluster.client(tenant) as client:
-            Probe(client, "alone", lambda *found: probed.append(found), within_s=within_s).round()
+            Probe(
+                client, "alone", lambda *found: probed.append(found), within_s=within_s, told=lambda *_: None
+            ).round()
 
     probe(PATIENCE_S)
     assert probed == [(PRODUCE, True), (FETCH, True)]
@@ -213,7 +215,9 @@ def forgets_what_is_gone(usage: Metered, tenant: Tenant) -> None:
     """A probe asks once for what was lost, and not for what is old."""
     found: list[tuple[str, bool]] = []
     with usage.cluster.client(tenant) as client:
-        probe = Probe(client, "alone", lambda *one: found.append(one), within_s=PATIENCE_S)
+        probe = Probe(
+            client, "alone", lambda *one: found.append(one), within_s=PATIENCE_S, told=lambda *_: None
+        )
         probe.round()
         probe._within_s = 1.0
         del found[:]

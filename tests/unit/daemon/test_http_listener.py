@@ -34,13 +34,19 @@ class Broker:
         self.stats = Stats()
         self.reason = "booting"
         self.age_s = 0.1
+        self.late: dict[str, str] = {}
         self.read_on: list[int] = []
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
         registry = CollectorRegistry()
         registry.register(StatsCollector(self.loop, (self.stats,), self._levels, lambda: ()))
         self.http = HttpListener(
-            "127.0.0.1", 0, registry, not_ready=lambda: self.reason, loop_age_s=lambda: self.age_s
+            "127.0.0.1",
+            0,
+            registry,
+            not_ready=lambda: self.reason,
+            loop_age_s=lambda: self.age_s,
+            late=lambda: self.late,
         )
 
     def _levels(self) -> dict[str, int]:
@@ -81,6 +87,15 @@ def test_health_is_whether_the_loop_turns(broker: Broker) -> None:
     status, body, _ = broker.get("/healthz")
     assert status == 503
     assert json.loads(body) == {"healthy": False, "loop_age_s": 6.0}
+
+
+def test_health_names_what_stands_still_beside_a_loop_that_turns(broker: Broker) -> None:
+    broker.late = {"scheduler": "it has not looked at the schedule for 75 s"}
+    status, body, _ = broker.get("/healthz")
+    assert status == 503
+    assert json.loads(body) == {"healthy": False, "loop_age_s": 0.1, "late": broker.late}
+    broker.late = {}
+    assert broker.get("/healthz")[0] == 200
 
 
 def test_readiness_says_what_it_waits_for(broker: Broker) -> None:

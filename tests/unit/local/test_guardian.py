@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+import psutil
 import pytest
 
 from local import guardian
@@ -101,3 +102,19 @@ def test_nothing_that_others_started_ends() -> None:
 
 def test_everything_that_these_tests_start_carries_their_mark() -> None:
     assert guardian.mark(), "tests/conftest.py guards each process of pytest"
+
+
+def test_a_guardian_that_was_killed_is_replaced_and_what_was_started_before_still_ends() -> None:
+    replaces = "import psutil\nwhile True:\n    guardian.guard(); time.sleep(0.05)"
+    process, started = run(program(_SLEEPER, then=replaces, first=GUARDS))
+
+    def guardians() -> list[int]:
+        children = psutil.Process(process.pid).children()
+        return [
+            child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE and child.pid != started
+        ]
+
+    (killed,) = guardians()
+    os.kill(killed, signal.SIGKILL)
+    wait_until("there is another guardian", lambda: guardians() not in ([], [killed]))
+    end(process, signal.SIGKILL, started)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.layout import DataDirectory
-from local.profile import pointed_elsewhere, read_api_key, write_profile
+from local.profile import is_written, pointed_elsewhere, read_api_key, write_profile
 from penstock.contract.errors import ConfigurationError
 from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE, connection_settings, read_profile
@@ -107,3 +107,26 @@ def test_a_profile_of_a_service_that_is_gone_is_replaced(tmp_path: Path, users: 
     write_profile(second, second.load_or_create(1), "second-key")
     assert read_profile("dev")["api_key"] == "second-key"
     assert pointed_elsewhere(second) is None
+
+
+def test_a_home_that_cannot_be_written_to_does_without_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.write_text("no folder can be made here, not even by root")
+    monkeypatch.setenv(PROFILE_FILE, str(home / "profiles.toml"))
+    directory = DataDirectory(tmp_path / "cluster")
+    write_profile(directory, directory.load_or_create(1), "the-key")
+    assert not is_written(directory) and pointed_elsewhere(directory) is None
+    monkeypatch.setenv(PROFILE_FILE, str(directory.profile_file))
+    assert read_profile("dev")["api_key"] == "the-key", "as the command says that it is found"
+
+
+def test_a_profile_that_was_written_is_told_from_an_older_one(tmp_path: Path, users: Path) -> None:
+    directory = DataDirectory(tmp_path / "cluster")
+    spec = directory.load_or_create(1)
+    assert not is_written(directory)
+    write_profile(directory, spec, "the-key")
+    assert is_written(directory)
+    users.write_text(users.read_text().replace("the-key", "an older key"))
+    assert not is_written(directory)

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from local.layout import Busy, DataDirectory
-from local.supervision import BACKOFF_S, CALM_S, Supervisor, shorten
+from local.supervision import (
+    BACKOFF_S,
+    CALM_S,
+    STARTING_S,
+    UNANSWERED_S,
+    UNHEALTHY_S,
+    Health,
+    Supervisor,
+    shorten,
+)
 
 
 class Service:
@@ -18,6 +27,17 @@ class Service:
         self.hopeless: set[str] = set()
         self.restarted: list[str] = []
         self.busy = False
+        self.healths: dict[str, Health | None] = {}
+        self.asked: list[str] = []
+        self.ended: list[str] = []
+
+    def health(self, name: str) -> Health | None:
+        self.asked.append(name)
+        return self.healths.get(name, Health())
+
+    def end(self, name: str) -> None:
+        self.ended.append(name)
+        self.there.discard(name)
 
     def running(self) -> set[str]:
         return set(self.there)
@@ -91,6 +111,73 @@ def test_what_a_command_stopped_stays_down_and_without_anything_wanted_it_is_ove
     assert service.restarted == []
     service.directory.unwant("web")
     assert not supervisor.look(101.0)
+
+
+ILL = Health(reason='{"healthy": false, "late": {"scheduler": "it has ended"}}')
+
+
+def looks(supervisor: Supervisor, begin_s: float, end_s: float) -> None:
+    """Twice a second, as a supervisor does."""
+    for half_second in range(int(begin_s * 2), int(end_s * 2) + 1):
+        supervisor.look(half_second / 2)
+
+
+def test_each_process_is_asked_in_its_turn_whether_it_is_healthy(service: Service) -> None:
+    supervisor = Supervisor(service, lambda line: None)
+    looks(supervisor, 0, 1.5)
+    assert service.asked == ["broker-1", "web", "broker-1", "web"]
+
+
+def test_what_has_not_been_healthy_for_a_while_is_ended_and_started_again(service: Service) -> None:
+    told: list[str] = []
+    supervisor = Supervisor(service, told.append)
+    looks(supervisor, 0, 1)
+    service.healths["web"] = ILL
+    looks(supervisor, 1.5, UNHEALTHY_S)
+    assert service.ended == []
+    looks(supervisor, UNHEALTHY_S + 0.5, UNHEALTHY_S + 2.5)
+    assert service.ended == ["web"] and told[0].endswith(f"is ended: {ILL.reason}")
+    service.healths["web"] = Health()
+    looks(supervisor, UNHEALTHY_S + 3, UNHEALTHY_S + 8)
+    assert service.restarted == ["web"] and told[-1] == "web runs again."
+
+
+def test_what_is_healthy_again_in_between_is_left_alone(service: Service) -> None:
+    supervisor = Supervisor(service, lambda line: None)
+    looks(supervisor, 0, 1)
+    for begin_s in range(2, 200, 20):
+        service.healths["web"] = ILL
+        looks(supervisor, begin_s, begin_s + 17.5)
+        service.healths["web"] = Health()
+        looks(supervisor, begin_s + 18, begin_s + 19.5)
+    assert service.ended == []
+
+
+def test_what_answers_nothing_has_longer_than_what_says_that_it_is_ill(service: Service) -> None:
+    supervisor = Supervisor(service, lambda line: None)
+    looks(supervisor, 0, 1)
+    service.healths["broker-1"] = Health(reason="no answer: timed out", answered=False)
+    looks(supervisor, 1.5, UNANSWERED_S)
+    assert service.ended == []
+    looks(supervisor, UNANSWERED_S + 0.5, UNANSWERED_S + 3)
+    assert service.ended == ["broker-1"]
+
+
+def test_what_still_starts_has_time_and_not_for_ever(service: Service) -> None:
+    supervisor = Supervisor(service, lambda line: None)
+    service.healths["web"] = ILL
+    looks(supervisor, 0, STARTING_S)
+    assert service.ended == []
+    looks(supervisor, STARTING_S + 0.5, STARTING_S + UNHEALTHY_S + 2)
+    assert service.ended == ["web"]
+
+
+def test_what_somebody_has_paused_is_not_asked_and_stays(service: Service) -> None:
+    supervisor = Supervisor(service, lambda line: None)
+    looks(supervisor, 0, 1)
+    service.healths["web"] = None
+    looks(supervisor, 1.5, 10 * UNANSWERED_S)
+    assert service.ended == []
 
 
 def test_a_start_waits_for_a_command_that_is_at_work(service: Service) -> None:
