@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from control_plane import config, logs
+from daemon.hang_ups import HangUpCollector, HangUps
 from daemon.http_listener import HttpListener
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
@@ -34,6 +35,8 @@ _PARENT_S = 0.5
 """Between two looks of a forked process at its parent."""
 _log = logging.getLogger(__name__)
 registry = CollectorRegistry()
+_hang_ups = HangUps("worker")
+registry.register(HangUpCollector(_hang_ups))
 _tasks = Counter(
     "penstock_worker_tasks",
     "Number of tasks that this worker received, by name; of the tasks of the schedule each is received by one worker.",
@@ -88,7 +91,12 @@ class Worker:
         """Open the listener. Raises `OSError` when its address cannot be bound."""
         host, port = split_address(config.current().worker_listen)
         self._listener = HttpListener(
-            host, port, registry, not_ready=self.not_ready, loop_age_s=lambda: time.monotonic() - self._turned
+            host,
+            port,
+            registry,
+            hang_ups=_hang_ups,
+            not_ready=self.not_ready,
+            loop_age_s=lambda: time.monotonic() - self._turned,
         )
         _log.info("serving", extra={"address": f"{host}:{self._listener.port}"})
 

@@ -29,8 +29,10 @@ HUNG_UP_ON_SAID = (
     f"{', '.join(REASONS)}."
 )
 LOG_EVERY_S = 60.0
+TOLD_FROM = 10
+"""Connections that were not in time: a browser opens one and may not use it."""
 CROWDED_S = 30.0
-"""A listener is called crowded for this long after it last had no place."""
+"""A listener is called crowded for this long after its places were last short."""
 _ADDRESSES_LOGGED = 5
 _ADDRESSES_MAX = 1_000
 _log = logging.getLogger("penstock.connections")
@@ -56,10 +58,12 @@ class HangUps:
         with self._lock:
             self.counts[reason] += 1
             self._untold[reason] += 1
-            if reason in (MADE_WAY, NO_PLACE):
+            if reason != NOT_IN_TIME:
                 self._full_at = now
             if address in self._addresses or len(self._addresses) < _ADDRESSES_MAX:
                 self._addresses[address] += 1
+            if self._untold.total() == self._untold[NOT_IN_TIME] < TOLD_FROM:
+                return
             if self._told_at is not None and now < self._told_at + LOG_EVERY_S:
                 return
             self._told_at = now
@@ -76,13 +80,13 @@ class HangUps:
         )
 
     def crowded(self) -> str:
-        """Says that there was no place for all who connected, a short time ago; empty when there was."""
+        """Says that places were short a short time ago; empty when they were not."""
         with self._lock:
             if self._full_at is None or self._clock() > self._full_at + CROWDED_S:
                 return ""
         return (
-            f"the {self.listener} listener has more connections than places: those that do not say who they are make"
-            " way for newcomers"
+            f"the {self.listener} listener is short of places, for all or for one address: connections that do not say"
+            " who they are make way for newcomers"
         )
 
 

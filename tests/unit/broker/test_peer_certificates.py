@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from daemon.hang_ups import HangUps
 from daemon.tls import IdentityConfig, OwnIdentity
 from data_plane.authz.peers import PeerRules
 from data_plane.broker.peer_listener import PeerListener, _Accepted, bind_peers
@@ -247,6 +248,7 @@ def test_a_connection_that_arrives_while_all_places_are_taken_by_handshakes_gets
             tls=lambda: identity("broker-1").current.server,
             connections_max=2,
             refused_handshakes=world.refused_handshakes,
+            hang_ups=HangUps("peer"),
             fault=world.faults.append,
         )
         await few.start(bound)
