@@ -256,7 +256,7 @@ class Listener(TcpWSGIServer):
         newcomer = counted_address(host)
         channels = [
             channel
-            for channel in self._map.values()
+            for channel in cast(Any, self)._map.values()
             if isinstance(channel, Channel) and not channel.making_way
         ]
         trusted = is_trusted(host, self.trusted_proxies)
@@ -346,6 +346,16 @@ class Server:
     def port(self) -> int:
         """The port that it listens on."""
         return int(self._listeners[0].getsockname()[1])
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it takes no connection any more."""
+        return self._stopping
+
+    def warnings(self) -> dict[str, str]:
+        """What an operator should look at, by kind."""
+        crowded = self.hang_ups.crowded()
+        return {"web_connections": crowded} if crowded else {}
 
     def stop(self) -> None:
         """Let `run` end."""

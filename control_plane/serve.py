@@ -5,11 +5,15 @@ import os
 import resource
 import signal
 import sys
+import time
 
 from control_plane import config, logs
 from control_plane.http_server import Server
+from daemon.hang_ups import HangUpCollector, HangUps
+from daemon.http_listener import HttpListener
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
+from penstock.rules.addresses import split_address
 
 DRAIN_S = 10.0
 COUNTS_S = 5.0
@@ -40,14 +44,35 @@ def main() -> None:
         trusted_proxies=settings.trusted_networks,
         descriptors=_raised_descriptor_limit(),
     )
+    operators = _listen_for_operators(settings.web_metrics_listen, server)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
-    _log.info("serving", extra={"address": settings.listen})
+    host, _ = split_address(settings.web_metrics_listen)
+    _log.info("serving", extra={"address": settings.listen, "metrics": f"{host}:{operators.port}"})
     counts = Writer(tallies())
     counts.start()
     aborted = server.run(DRAIN_S)
     counts.stop(COUNTS_S)
+    operators.close()
     _log.log(logging.WARNING if aborted else logging.INFO, "stopped", extra={"requests_aborted": aborted})
+
+
+def _listen_for_operators(address: str, server: Server) -> HttpListener:
+    """Serve the metrics, and health beside all that waits in the application. Raises `OSError`."""
+    from control_plane.api.metrics import exported, registry
+
+    hang_ups = HangUps("web_metrics")
+    registry.register(HangUpCollector(server.hang_ups, hang_ups))
+    host, port = split_address(address)
+    return HttpListener(
+        host,
+        port,
+        exported,
+        hang_ups=hang_ups,
+        not_ready=lambda: "stopping" if server.is_stopping else "",
+        warnings=server.warnings,
+        loop_age_s=lambda: time.monotonic() - server.turned_at,
+    )
 
 
 def _raised_descriptor_limit() -> int:

@@ -5,7 +5,8 @@ only says the preface of HTTP/2 would keep others out for that long. So the brok
 times a second, and shuts down those of strangers that are late, or too many:
 
 connected -> admitted (a call was let in: it stays as long as it likes)
-          -> hung up on (late, one of too many of its address, or of too many in all: the oldest first)
+          -> hung up on (late, one of too many of its address, or of too many in all: the oldest of the addresses
+             with the most of them first)
 
 `Strangers` decides for one listener; `OpenSockets` sees and shuts down; `watch` lets them meet.
 """
@@ -30,12 +31,13 @@ STRANGER_S = 10.0
 """For handshake, key, and a call that is admitted: a client makes its first call at once."""
 SPARED_S = 1.0
 """As many clients as there are connect at once after a broker was away: who has just come is hung up on only where
-places run out for all."""
+half of all places are taken."""
 _SHARE = 4
 """Strangers may have one of so many places, and one address one of so many of theirs."""
 _LOOK_S = 0.25
 _LOOKS_SHARE = 0.02
 """Looks take this part of the time at most; one takes a microsecond or two for each descriptor."""
+_LOOK_IN_A_FLOOD_S, _LOOKS_SHARE_IN_A_FLOOD = 0.02, 0.2
 _FILES = "/proc/self/fd"
 
 
@@ -73,6 +75,8 @@ class Strangers:
         self._since: dict[PeerAddress, float] = {}
         self._hung_up_on: Collection[PeerAddress] = ()
         """At the last look: gRPC takes a moment to close them."""
+        self.short_of_places = False
+        """Whether some were hung up on at the last look because there were too many."""
         self.connections = 0
         """How many there were at the last look, with those that were hung up on then."""
 
@@ -108,18 +112,23 @@ class Strangers:
         leaving: dict[PeerAddress, str] = {}
         while waiting and now >= self._since[waiting[-1]] + STRANGER_S:
             leaving[waiting.pop()] = NOT_IN_TIME
-        of_address = Counter(counted_address(peer.host) for peer in waiting)
+        late = len(leaving)
         places_left = self._connections_max - len(sockets) + len(leaving)
-        runs_out = places_left < self._connections_max // 10 + 1
-        for peer in [peer for peer in reversed(waiting) if runs_out or now >= self._since[peer] + SPARED_S]:
+        runs_out = places_left < self._connections_max // 2
+        may_leave = [peer for peer in reversed(waiting) if runs_out or now >= self._since[peer] + SPARED_S]
+        of_address = Counter(counted_address(peer.host) for peer in waiting)
+        most = _level(of_address.values(), self._strangers_max, self._of_address_max)
+        for peer in may_leave:
             address = counted_address(peer.host)
-            if of_address[address] > self._of_address_max:
-                leaving[peer] = ADDRESS_HAS_ENOUGH
-            elif of_address.total() > self._strangers_max:
-                leaving[peer] = MADE_WAY
-            else:
-                continue
-            of_address[address] -= 1
+            if of_address[address] > most:
+                enough = of_address[address] > self._of_address_max
+                leaving[peer] = ADDRESS_HAS_ENOUGH if enough else MADE_WAY
+                of_address[address] -= 1
+        # Where each address has one and these are too many: the oldest.
+        surplus = max(0, of_address.total() - self._strangers_max)
+        for peer in [peer for peer in may_leave if peer not in leaving][:surplus]:
+            leaving[peer] = MADE_WAY
+        self.short_of_places = len(leaving) > late
         for peer, reason in leaving.items():
             if peer not in self._hung_up_on:
                 self.hang_ups.count(reason, counted_address(peer.host))
@@ -135,6 +144,19 @@ class Strangers:
             f"the {self.hang_ups.listener} listener has {self.connections} connections, as many as it takes: "
             "newcomers are refused"
         )
+
+
+def _level(counts: Collection[int], all_max: int, each_max: int) -> int:
+    """How many each address may have, at least one, so that all have at most `all_max`: those with the most give way to
+    those with few."""
+    low, high = 1, each_max
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(count, middle) for count in counts) <= all_max:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class OpenSockets:
@@ -231,4 +253,9 @@ async def watch(strangers: Mapping[int, Strangers]) -> NoReturn:
         ]
         for each in leaving:
             sockets.hang_up_on(each)
-        await asyncio.sleep(max(_LOOK_S, (time.monotonic() - began) / _LOOKS_SHARE))
+        took_s = time.monotonic() - began
+        if any(listener.short_of_places for listener in strangers.values()):
+            # Those that were hung up on come back at once, and would take all places again before newcomers come.
+            await asyncio.sleep(max(_LOOK_IN_A_FLOOD_S, took_s / _LOOKS_SHARE_IN_A_FLOOD))
+        else:
+            await asyncio.sleep(max(_LOOK_S, took_s / _LOOKS_SHARE))

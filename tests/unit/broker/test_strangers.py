@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
 
 import grpc
 import pytest
@@ -20,9 +20,11 @@ from data_plane.broker.strangers import (
     peer_of_grpc,
     watch,
 )
+from data_plane.node.ports import ConnectionLost
 from penstock.contract.methods import AUTHORIZATION
-from tests.unit.broker.listeners import CONNECTIONS, World, channel, run
-from tests.waiting import until
+from penstock.rules.addresses import split_address
+from tests.floods import DRIPPING, HOSTS, SAYINGS, attack
+from tests.unit.broker.listeners import CONNECTIONS, GRPC, World, channel, run
 
 PORT = 9_000
 PLACES = 64
@@ -91,6 +93,18 @@ def test_beyond_the_strangers_of_all_addresses_the_oldest_make_way() -> None:
     assert look(SPARED_S + 0.5, *spread(range(101, 121))) == dict.fromkeys(range(101, 105), MADE_WAY)
 
 
+def test_beyond_the_strangers_of_all_addresses_those_with_the_most_give_way_to_who_has_one() -> None:
+    look = Look()
+    honest = connection(1, "192.0.2.99")
+    flood = [connection(number, f"198.51.100.{number % 9}") for number in range(100, 127)]
+    others = [connection(number, f"203.0.113.{number}") for number in range(200, 204)]
+    look(0.0, honest)
+    assert look(0.5, honest, *flood[:18], *others) == {}, "who has just come is spared"
+    leaving = look(2.0, honest, *flood, *others)
+    assert set(leaving) <= {accepted.descriptor for accepted in flood}
+    assert set(leaving.values()) == {MADE_WAY} and len(leaving) == 18
+
+
 def test_where_places_run_out_nobody_is_spared_and_the_listener_says_so() -> None:
     look = Look()
     leaving = look(0.0, *(connection(number) for number in range(PLACES)))
@@ -154,83 +168,75 @@ def test_a_descriptor_that_is_another_socket_by_now_is_left_alone() -> None:
 
 # -- the real listener -------------------------------------------------------------------------------------
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""With an empty frame of settings: gRPC takes it for a client that has not called yet."""
-SILENCES = {
-    "nothing": b"",
-    "half a preface": PREFACE[:10],
-    "the preface": PREFACE,
-}
-
-
-@contextlib.contextmanager
-def attackers(address: str, said: bytes, hosts: list[str]) -> Iterator[list[socket.socket]]:
-    """As many connections as the listener takes."""
-    host, _, port = address.rpartition(":")
-    opened = []
-    try:
-        for number in range(CONNECTIONS):
-            attacker = socket.socket()
-            opened.append(attacker)
-            attacker.bind((hosts[number % len(hosts)], 0))
-            attacker.settimeout(5.0)
-            attacker.connect((host, int(port)))
-            with contextlib.suppress(OSError):
-                attacker.sendall(said)
-        yield opened
-    finally:
-        for attacker in opened:
-            attacker.close()
+HUNG_UP_ON_BY_GRPC = ("half a request line", DRIPPING, "a TLS hello alone")
+"""It knows at once that these are not HTTP/2."""
 
 
 async def is_served(client: grpc.aio.Channel) -> bool:
+    ask: Any = client.unary_unary("/c/tenant")
     try:
-        answer = await client.unary_unary("/c/tenant")(b"x", metadata=((AUTHORIZATION, "key"),), timeout=2.0)
+        answer = await ask(b"x", metadata=((AUTHORIZATION, "key"),), timeout=2.0)
     except grpc.aio.AioRpcError:
         return False
     return bool(answer == b"answer x")
 
 
-@pytest.mark.parametrize(
-    "hosts", [["127.0.2.1"], [f"127.0.2.{n}" for n in range(1, 10)]], ids=["one", "nine"]
-)
-@pytest.mark.parametrize("said", SILENCES.values(), ids=SILENCES.keys())
+@pytest.mark.parametrize("hosts", HOSTS.values(), ids=HOSTS.keys())
+@pytest.mark.parametrize("saying", SAYINGS)
 def test_a_newcomer_is_served_while_strangers_hold_every_connection_and_that_is_told_once(
-    said: bytes, hosts: list[str], caplog: pytest.LogCaptureFixture
+    saying: str, hosts: Sequence[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(world: World) -> None:
-        port = int(world.client.rpartition(":")[2])
+        host, port = split_address(world.client)
+        hang_ups = world.strangers.hang_ups
+        held = saying not in HUNG_UP_ON_BY_GRPC
         async with channel(world.client) as early:
             assert await is_served(early)
-            with (
-                caplog.at_level(logging.WARNING, "penstock.connections"),
-                attackers(world.client, said, hosts),
-            ):
+            with attack((host, port), saying, hosts, CONNECTIONS):
                 watching = asyncio.create_task(watch({port: world.strangers}))
                 async with channel(world.client) as newcomer:
-                    while not await is_served(newcomer):
+                    while (held and not hang_ups.counts) or not await is_served(newcomer):
                         assert not watching.done()
-                    assert world.strangers.hang_ups.counts.total() > 0
-                    assert "the client listener" in world.strangers.hang_ups.crowded()
+                        await asyncio.sleep(0)
                 assert await is_served(early), "who was admitted before has kept its connection"
                 watching.cancel()
+        if held:
+            assert "the client listener" in hang_ups.crowded()
             told = [record for record in caplog.records if record.name == "penstock.connections"]
             assert [record.__dict__["listener"] for record in told] == ["client"]
 
     run(scenario)
 
 
-def test_strangers_at_the_listener_of_a_broker_without_a_look_keep_newcomers_out() -> None:
-    """What gRPC does by itself, and why there is a look: without this, it could go."""
+@pytest.mark.parametrize("hosts", HOSTS.values(), ids=HOSTS.keys())
+@pytest.mark.parametrize("saying", ["nothing", "a TLS hello alone"])
+def test_an_operator_comes_in_while_strangers_hold_every_connection_of_the_internal_listener(
+    saying: str, hosts: Sequence[str]
+) -> None:
+    """Whatever else they say is no handshake, which is known at once."""
 
     async def scenario(world: World) -> None:
-        with attackers(world.client, PREFACE, ["127.0.2.1"]):
+        host, port = split_address(world.internal)
+        with attack((host, port), saying, hosts, CONNECTIONS):
+            watching = asyncio.create_task(watch({port: world.strangers}))
+            served = False
+            while not (served and world.strangers.hang_ups.counts):
+                assert not watching.done()
+                await asyncio.sleep(0)
+                with contextlib.suppress(ConnectionLost):
+                    served = await world.call(GRPC, "/c/echo", b"x") == b"answer x"
+            watching.cancel()
+
+    run(scenario)
+
+
+def test_without_a_look_strangers_keep_newcomers_out() -> None:
+    """What gRPC does by itself, and why there is a look."""
+
+    async def scenario(world: World) -> None:
+        host, port = split_address(world.client)
+        with attack((host, port), "the preface of HTTP/2 alone", HOSTS["one address"], CONNECTIONS):
             async with channel(world.client) as newcomer:
                 assert not await is_served(newcomer)
-                watching = asyncio.create_task(watch({int(world.client.rpartition(":")[2]): world.strangers}))
-                await until("there are places", lambda: world.strangers.hang_ups.counts.total() > 0)
-                while not await is_served(newcomer):
-                    assert not watching.done()
-                watching.cancel()
 
     run(scenario)

@@ -20,6 +20,7 @@ from daemon.hang_ups import MADE_WAY, NOT_IN_TIME, HangUpCollector, HangUps
 from daemon.http_listener import METRICS_MAX, STALL_S, WAITING_OF_ADDRESS_MAX, HttpListener
 from data_plane.broker.metrics import StatsCollector
 from data_plane.node.stats import Histogram
+from tests.floods import HOSTS, SAYINGS, attack
 from tests.waiting import PATIENCE_S, wait_until
 
 
@@ -208,6 +209,22 @@ def test_thirteen_hundred_slow_requests_keep_no_health_check_waiting(
     assert [
         record.__dict__["listener"] for record in caplog.records if record.name == "penstock.connections"
     ] == ["http"]
+
+
+@pytest.mark.parametrize("hosts", HOSTS.values(), ids=HOSTS.keys())
+@pytest.mark.parametrize("saying", SAYINGS)
+def test_health_is_answered_whatever_holds_the_other_places(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, saying: str, hosts: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(http_listener, "WAITING_MAX", 8)
+    monkeypatch.setattr(http_listener, "WAITING_OF_ADDRESS_MAX", 4)
+    with attack(("127.0.0.1", broker.http.port), saying, hosts, 20):
+        for _ in range(20):
+            assert broker.get("/healthz")[0] == 200
+        if (
+            saying != "the preface of HTTP/2 alone"
+        ):  # it is a whole request, which is answered that it is none
+            wait_until("some made way", lambda: broker.hang_ups.counts.total() > 0)
 
 
 def test_one_address_has_half_of_the_places_of_requests_that_are_not_whole(broker: Broker) -> None:
