@@ -20,6 +20,7 @@ import uvloop
 from benchmarks.figures import Benchmark, Measured, median
 from benchmarks.plain_links import PlainListener, PlainTransport
 from daemon.handshakes import RefusedHandshakes
+from daemon.hang_ups import HangUps
 from daemon.identity import Role
 from daemon.tls import OwnIdentity
 from data_plane.authz.peers import PeerRules
@@ -86,6 +87,7 @@ async def _serve(way: str, folder: Path) -> None:
             tls=lambda: None if own is None else own.current.server,
             connections_max=_CONNECTIONS,
             refused_handshakes=RefusedHandshakes(),
+            hang_ups=HangUps("peer"),
             fault=lambda error: None,
         )
         await listener.start(bound)

@@ -123,7 +123,7 @@ def _create(directory: DataDirectory, up: ServiceUp, prefix: str) -> tuple[list[
 
 def _calls(up: ServiceUp) -> dict[str, float]:
     """From the web process's /metrics."""
-    with urlopen(f"{up.spec.api_url}/metrics", timeout=30) as answer:
+    with urlopen(f"http://{up.spec.web_metrics_address}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     named = (line.partition('{call="')[2] for line in lines if line.startswith("penstock_broker_calls{"))
     return {name: float(rest.rpartition(" ")[2]) for name, _, rest in (one.partition('"') for one in named)}

@@ -226,6 +226,9 @@ class Config(Settings, frozen=True, kw_only=True):
     """The URL under which people reach the service; https behind a proxy that terminates TLS."""
     listen: Text
     """host:port of the web application."""
+    web_metrics_listen: Text = "127.0.0.1:0"
+    """host:port of the web application's /metrics, and of a /healthz and /readyz beside its requests; port 0 chooses
+    one. It asks for no key, and tells what tenants owe: bind it where only operators reach it."""
     worker_listen: Text = "127.0.0.1:0"
     """host:port of the worker's /healthz, /readyz and /metrics; port 0 chooses one."""
     prober_listen: Text = "127.0.0.1:0"
@@ -274,6 +277,7 @@ class Config(Settings, frozen=True, kw_only=True):
                 "environment", f"1 to {ENV_LENGTH_MAX} of a-z 0-9 required, {self.environment[:40]!r} given"
             )
         settings.host_of("listen", self.listen)
+        settings.host_of("web_metrics_listen", self.web_metrics_listen)
         settings.host_of("worker_listen", self.worker_listen)
         settings.host_of("prober_listen", self.prober_listen)
         public = _split("public_url", self.public_url)

@@ -37,10 +37,11 @@ _TABLE = "django_migrations"
 
 
 class ServerKind:
-    """See `daemon.config_check.Kind`. Web application and worker differ in the address that they listen on."""
+    """See `daemon.config_check.Kind`. Web application and worker differ in the addresses that they listen on."""
 
-    def __init__(self, name: str, listener: str) -> None:
-        self.name, self._listener = name, listener
+    def __init__(self, name: str, *listeners: str) -> None:
+        self.name = name
+        self._listeners = listeners
 
     def recognizes(self, values: Mapping[str, Any]) -> bool:
         return any(name in values for name in _OF_SERVICE)
@@ -60,12 +61,13 @@ class ServerKind:
         yield ok("the file", "every value is possible")
         yield from _values(config)
         yield from _files(config)
-        yield bindable(self._listener, getattr(config, self._listener))
+        for listener in self._listeners:
+            yield bindable(listener, getattr(config, listener))
         if connect:
             yield from _stores(config)
 
 
-WEB = ServerKind("web", "listen")
+WEB = ServerKind("web", "listen", "web_metrics_listen")
 WORKER = ServerKind("worker", "worker_listen")
 
 

@@ -1,8 +1,10 @@
 """The HTTP server of the web application: waitress, with a deadline for each step of a request and limits per address.
 
 waitress reads requests and sends answers on one thread for all connections, so only whole requests take a thread of the
-pool. Its only own limit is a time without traffic. Here a client that sends or reads too slowly loses its connection,
-an address can open a bounded number of connections, and a request that two readers could split differently is refused.
+pool. Its only own limits are a time without traffic, and a number of connections beyond which it accepts none. Here a
+client that sends or reads too slowly loses its connection, an address can open a bounded number of connections, and a
+request that two readers could split differently is refused. Where there is no place left, a connection that waits for
+its client makes way for the newcomer, so whoever holds connections open keeps nobody else out.
 An answer may be delayed: it waits on its connection, and takes no thread.
 """
 
@@ -11,8 +13,8 @@ import logging
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from ipaddress import IPv6Address
 from typing import Any, cast
 
 from waitress import wasyncore
@@ -27,18 +29,25 @@ from control_plane.api import problems
 from control_plane.api.client_address import is_trusted
 from control_plane.api.delayed_answers import DELAY
 from control_plane.config import Network
+from daemon.hang_ups import ADDRESS_HAS_ENOUGH, MADE_WAY, NO_PLACE, NOT_IN_TIME, HangUps
 from penstock.contract.errors import ErrorCode
+from penstock.rules.addresses import counted_address
 
 THREADS = 32
 """More than processors, because a request that changes something waits up to 2 s for its delivery."""
 CONNECTIONS_MAX = 1_000
-"""Further ones wait in the listener's queue. A connection takes up to two descriptors: a long body is a file."""
+"""For a further one another makes way. A connection takes up to two descriptors: a long body is a file."""
 CONNECTIONS_OF_ADDRESS_MAX = 128
-"""Browsers open six. Trusted proxies may open any number."""
+"""Browsers open six. Where there are fewer places in all, its share is the same. Trusted proxies may open any
+number."""
+ACCEPTED_AT_ONCE = 16
+"""Connections that are taken in before the others are looked at again."""
+_WAITRESS_SLACK = 64
+"""waitress counts its own descriptors as well, and must not stop to accept while one can make way."""
 QUIET_S = 15
 """Without a byte on a connection, between two requests or within one."""
 HEADERS_S = 10.0
-"""For the request line and all headers, from the first byte on."""
+"""For the request line and all headers, from the first byte on; and for the first byte of a new connection."""
 RECEIVED_S = 60.0
 """For the whole request with its body, from the first byte on."""
 WHOLE_S = 120.0
@@ -132,7 +141,24 @@ class Channel(HTTPChannel):
     error_task_class = Refusal
     delayed_until = 0.0
     """By the monotonic clock: nothing is sent before, nor read while an answer waits."""
+    making_way = False
+    """It is closed when this turn of the loop ends."""
     _answered: Request | None = None
+
+    def __init__(
+        self, server: Any, sock: socket.socket, addr: Any, adj: Adjustments, map: Any = None
+    ) -> None:
+        self.address = counted_address(addr[0])
+        self.is_trusted = is_trusted(addr[0], cast(Listener, server).trusted_proxies)
+        self.heard_at = time.monotonic()
+        """When its client was heard of last, at first when it connected."""
+        self._silent = True
+        super().__init__(server, sock, addr, adj, map=map)
+
+    def received(self, data: bytes) -> bool:
+        self.heard_at = time.monotonic()
+        self._silent = False
+        return bool(super().received(data))
 
     def service(self) -> None:
         """Answer a request, in a thread of the pool."""
@@ -159,8 +185,28 @@ class Channel(HTTPChannel):
         """Between two requests, with nothing left to send."""
         return self.request is None and not self.requests and not self.total_outbufs_len
 
+    def waits_since(self, now: float) -> float | None:
+        """Since when it has waited for its client: for a request, for the rest of one, or for an answer to be read.
+        None: the service is at work for it.
+        """
+        if self.requests or self.delayed_until > now:
+            return None
+        receiving = cast(Request | None, self.request)
+        if receiving is not None:
+            return receiving.began
+        if self.total_outbufs_len and self._answered is not None:
+            return self._answered.began
+        return self.heard_at
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a whole request came of it, since it opened or since its last answer."""
+        return not self._silent and self.request is None
+
     def is_late(self, now: float) -> bool:
         """Whether its client has taken too long to send a request or to read an answer."""
+        if self._silent and now > self.heard_at + HEADERS_S:
+            return True
         at_work = cast(Request | None, next(iter(self.requests), None))
         if at_work is None and self.total_outbufs_len:
             at_work = self._answered
@@ -171,41 +217,82 @@ class Channel(HTTPChannel):
 
 
 class Listener(TcpWSGIServer):
-    """A listening socket with a limit on the connections of one address."""
+    """A listening socket with a limit on all connections, and on those of one address."""
 
     channel_class = Channel
     trusted_proxies: Sequence[Network] = ()
     delayed = 0
     """Answers of all listeners that were delayed when the loop turned last."""
+    connections_max = CONNECTIONS_MAX
+    """Of all listeners together."""
+    connections_of_address_max = CONNECTIONS_OF_ADDRESS_MAX
+    hang_ups: HangUps
+    _has_more = False
+    """Whether another connection may be there to be accepted."""
+
+    def handle_accept(self) -> None:
+        """Take in what has connected, some at once."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            self._has_more = False
+            super().handle_accept()
+            if not self._has_more:
+                return
 
     def accept(self) -> tuple[socket.socket, Any] | None:
-        """A new connection; None if there is none, or its address has enough."""
+        """A new connection; None if there is none, or no place for it."""
         accepted = super().accept()
         if accepted is None:
             return None
+        self._has_more = True
         connection, address = accepted
-        if self._has_enough(address[0]):
+        if not self._has_place(address[0]):
             connection.close()
             return None
         return connection, address
 
-    def _has_enough(self, host: str) -> bool:
-        if is_trusted(host, self.trusted_proxies):
+    def _has_place(self, host: str) -> bool:
+        """Whether there is a place for a newcomer, after another one has made way if need be."""
+        now = time.monotonic()
+        newcomer = counted_address(host)
+        channels = [
+            channel
+            for channel in cast(Any, self)._map.values()
+            if isinstance(channel, Channel) and not channel.making_way
+        ]
+        trusted = is_trusted(host, self.trusted_proxies)
+        of_address = [channel for channel in channels if channel.address == newcomer]
+        if not trusted and len(of_address) >= self.connections_of_address_max:
+            return self._make_way(_longest_waiting(of_address, now), ADDRESS_HAS_ENOUGH, newcomer)
+        if len(channels) < self.connections_max:
+            return True
+        strangers = [channel for channel in channels if not channel.is_trusted]
+        leaving = _longest_waiting(_of_the_most_crowded(strangers, now), now)
+        if leaving is None and trusted:
+            leaving = _longest_waiting(channels, now)
+        return self._make_way(leaving, MADE_WAY if leaving is not None else NO_PLACE, newcomer)
+
+    def _make_way(self, leaving: Channel | None, reason: str, newcomer: str) -> bool:
+        """Whether it could leave. It is closed later: a descriptor that is used again at once would get its events."""
+        self.hang_ups.count(reason, newcomer if leaving is None else leaving.address)
+        if leaving is None:
             return False
-        one = counted_address(host)
-        channels = cast(dict[int, Channel], self.active_channels)
-        open_now = sum(counted_address(channel.addr[0]) == one for channel in channels.values())
-        return open_now >= CONNECTIONS_OF_ADDRESS_MAX
+        leaving.making_way = True
+        return True
 
 
-def counted_address(host: str) -> str:
-    """What the limit counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
-    if ":" not in host:
-        return host
-    address = IPv6Address(host.partition("%")[0])
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return address.exploded[:19]
+def _of_the_most_crowded(channels: Sequence[Channel], now: float) -> Sequence[Channel]:
+    """Those of the address of which most wait for their client."""
+    waiting = Counter(channel.address for channel in channels if channel.waits_since(now) is not None)
+    if not waiting:
+        return ()
+    ((address, _),) = waiting.most_common(1)
+    return [channel for channel in channels if channel.address == address]
+
+
+def _longest_waiting(channels: Sequence[Channel], now: float) -> Channel | None:
+    """The one that has waited for its client for the longest time, so that none makes way that has just come."""
+    waiting = [(since, channel) for channel in channels if (since := channel.waits_since(now)) is not None]
+    return min(waiting, key=lambda waited: waited[0])[1] if waiting else None
 
 
 class Server:
@@ -219,12 +306,16 @@ class Server:
         trusted_proxies: Sequence[Network],
         descriptors: int,
     ) -> None:
+        connections_max = min(CONNECTIONS_MAX, descriptors // 3)
+        of_address_max = max(1, CONNECTIONS_OF_ADDRESS_MAX * connections_max // CONNECTIONS_MAX)
+        self.hang_ups = HangUps("web")
+        """Of all its listeners."""
         # It would warn of each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         adjustments = Adjustments(
             listen=listen,
             threads=THREADS,
-            connection_limit=min(CONNECTIONS_MAX, descriptors // 3),
+            connection_limit=connections_max + _WAITRESS_SLACK,
             channel_timeout=QUIET_S,
             cleanup_interval=1,
             max_request_header_size=HEADERS_BYTES_MAX,
@@ -244,6 +335,9 @@ class Server:
         ]
         for listener in self._listeners:
             listener.trusted_proxies = trusted_proxies
+            listener.connections_max = connections_max
+            listener.connections_of_address_max = of_address_max
+            listener.hang_ups = self.hang_ups
         self._stopping = False
         self._turned = time.monotonic()
 
@@ -256,6 +350,16 @@ class Server:
     def port(self) -> int:
         """The port that it listens on."""
         return int(self._listeners[0].getsockname()[1])
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it takes no connection any more."""
+        return self._stopping
+
+    def warnings(self) -> dict[str, str]:
+        """What an operator should look at, by kind."""
+        crowded = self.hang_ups.crowded()
+        return {"web_connections": crowded} if crowded else {}
 
     def stop(self) -> None:
         """Let `run` end."""
@@ -296,7 +400,10 @@ class Server:
         wasyncore.loop(timeout=pause_s, use_poll=True, map=self._map, count=1)
         now = time.monotonic()
         for channel in self._channels():
-            if channel.is_late(now):
+            late = channel.is_late(now)
+            if late and not channel.has_asked:
+                self.hang_ups.count(NOT_IN_TIME, channel.address)
+            if late or channel.making_way:
                 # Not by `will_close`: that waits until the client reads something.
                 channel.handle_close()
 

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from billing.probe_counts import MinuteKey, ProbeCounts
 from control_plane.prober_health import FAILED, GOOD, NONE, HealthCollector, ProberHealth
+from daemon.hang_ups import HangUpCollector, HangUps
 from daemon.http_listener import HttpListener
 from penstock import Client
 from penstock.contract import errors
@@ -202,12 +203,20 @@ def main(
 def _listener(address: str, health: ProberHealth) -> HttpListener:
     """Open it. Raises `ConfigurationError` when its address cannot be bound."""
     registry = CollectorRegistry()
+    hang_ups = HangUps("prober")
     registry.register(HealthCollector(health))
+    registry.register(HangUpCollector(hang_ups))
     host, port = split_address(address)
     try:
         # It has no loop beside its rounds.
         listener = HttpListener(
-            host, port, registry, not_ready=health.not_ready, loop_age_s=lambda: 0.0, late=health.late
+            host,
+            port,
+            registry,
+            hang_ups=hang_ups,
+            not_ready=health.not_ready,
+            loop_age_s=lambda: 0.0,
+            late=health.late,
         )
     except OSError as error:
         raise ConfigurationError(f"prober_listen: {address}: {error.strerror or error}") from error

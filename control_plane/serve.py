@@ -5,13 +5,15 @@ import os
 import resource
 import signal
 import sys
+from typing import NoReturn
 
 from control_plane import config, logs
 from control_plane.http_server import Server
-from daemon.http_listener import STALL_S
-from daemon.watchdog import Watchdog
+from daemon.hang_ups import HangUpCollector, HangUps
+from daemon.http_listener import HttpListener
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
+from penstock.rules.addresses import split_address
 
 DRAIN_S = 10.0
 COUNTS_S = 5.0
@@ -44,18 +46,44 @@ def main() -> None:
             descriptors=_raised_descriptor_limit(),
         )
     except OSError as error:
-        print(f"penstock: listen: {settings.listen}: {error.strerror or error}", file=sys.stderr)
-        sys.exit(ProcessEnd.CANNOT_START)
+        _cannot_listen("listen", settings.listen, error)
+    try:
+        operators = _listen_for_operators(settings.web_metrics_listen, server)
+    except OSError as error:
+        _cannot_listen("web_metrics_listen", settings.web_metrics_listen, error)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
-    _log.info("serving", extra={"address": settings.listen})
+    host, _ = split_address(settings.web_metrics_listen)
+    _log.info("serving", extra={"address": settings.listen, "metrics": f"{host}:{operators.port}"})
     counts = Writer(tallies())
     counts.start()
-    watchdog = Watchdog(lambda: server.loop_age_s < STALL_S)
     aborted = server.run(DRAIN_S)
-    watchdog.close()
     counts.stop(COUNTS_S)
+    operators.close()
     _log.log(logging.WARNING if aborted else logging.INFO, "stopped", extra={"requests_aborted": aborted})
+
+
+def _cannot_listen(setting: str, address: str, error: OSError) -> NoReturn:
+    print(f"penstock: {setting}: {address}: {error.strerror or error}", file=sys.stderr)
+    sys.exit(ProcessEnd.CANNOT_START)
+
+
+def _listen_for_operators(address: str, server: Server) -> HttpListener:
+    """Serve the metrics, and health beside all that waits in the application. Raises `OSError`."""
+    from control_plane.api.metrics import exported, registry
+
+    hang_ups = HangUps("web_metrics")
+    registry.register(HangUpCollector(server.hang_ups, hang_ups))
+    host, port = split_address(address)
+    return HttpListener(
+        host,
+        port,
+        exported,
+        hang_ups=hang_ups,
+        not_ready=lambda: "stopping" if server.is_stopping else "",
+        warnings=server.warnings,
+        loop_age_s=lambda: server.loop_age_s,
+    )
 
 
 def _raised_descriptor_limit() -> int:

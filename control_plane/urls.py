@@ -2,7 +2,6 @@
 
 from django.urls import include, path
 
-from control_plane.api import metrics
 from control_plane.rest import health
 from control_plane.rest.stripe_webhook import stripe_webhook
 
@@ -10,7 +9,6 @@ urlpatterns = [
     path("v1/", include("control_plane.rest.urls")),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
-    path("metrics", metrics.metrics),
     path("hooks/stripe", stripe_webhook),
     path("", include("web.urls")),
 ]

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from control_plane import config, logs
 from control_plane.worker_children import Children, children_of, moments
+from daemon.hang_ups import HangUpCollector, HangUps
 from daemon.http_listener import HttpListener
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
@@ -40,6 +41,8 @@ _PARENT_S = 0.5
 """Between two looks of a forked process at its parent."""
 _log = logging.getLogger(__name__)
 registry = CollectorRegistry()
+_hang_ups = HangUps("worker")
+registry.register(HangUpCollector(_hang_ups))
 _tasks = Counter(
     "penstock_worker_tasks",
     "Number of tasks that this worker received, by name; of the tasks of the schedule each is received by one worker.",
@@ -105,6 +108,7 @@ class Worker:
             host,
             port,
             registry,
+            hang_ups=_hang_ups,
             not_ready=self.not_ready,
             loop_age_s=self.loop_age_s,
             late=self.late,

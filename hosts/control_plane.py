@@ -20,7 +20,7 @@ WEB_ADDRESS = "127.0.0.1:8000"
 _COMMAND_S = 180.0
 _INTERVAL_S = 10
 _MASTER = "local[2]"
-_WORKER_PORT, _RUNNER_PORT = 8010, 8020
+_WEB_METRICS_PORT, _WORKER_PORT, _RUNNER_PORT = 8005, 8010, 8020
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,7 @@ class Settings:
             "public_url": self.public_url,
             "trusted_proxies": ["127.0.0.1"],
             "listen": WEB_ADDRESS,
+            "web_metrics_listen": f"{host.address}:{_WEB_METRICS_PORT}",
             "worker_listen": f"{host.address}:{_WORKER_PORT}",
             "runner_listen": f"{host.address}:{_RUNNER_PORT}",
             "brokers": {**self.brokers, "ca_file": str(self.ca_file)},

@@ -62,7 +62,8 @@ class ServiceSpec:
     worker_port: int = 0
     runner_port: int = 0
     prober_port: int = 0
-    """These three are 0 in what earlier versions wrote, until they are chosen."""
+    web_metrics_port: int = 0
+    """These ports are 0 in what earlier versions wrote, until they are chosen."""
     secret_key: str
     database_url: str
     celery_broker_url: str
@@ -73,6 +74,10 @@ class ServiceSpec:
     @property
     def web_address(self) -> str:
         return f"{HOST}:{self.web_port}"
+
+    @property
+    def web_metrics_address(self) -> str:
+        return f"{HOST}:{self.web_metrics_port}"
 
     @property
     def api_url(self) -> str:
@@ -130,13 +135,14 @@ class ServiceDirectory:
             spec = ServiceSpec.decode(text)
         except (ValueError, TypeError) as error:
             raise InvalidRequest(f"{self.spec_file}: cannot be read: {error}") from error
-        if not (spec.worker_port and spec.runner_port and spec.prober_port):
+        if not (spec.worker_port and spec.runner_port and spec.prober_port and spec.web_metrics_port):
             taken = {spec.web_port, spec.worker_port, spec.runner_port}
             spec = replace(
                 spec,
                 worker_port=spec.worker_port or free_port(taken),
                 runner_port=spec.runner_port or free_port(taken),
                 prober_port=spec.prober_port or free_port(taken),
+                web_metrics_port=spec.web_metrics_port or free_port(taken),
             )
             write_private(self.spec_file, spec.encode())
         return spec
@@ -162,6 +168,7 @@ class ServiceDirectory:
             worker_port=free_port(taken),
             runner_port=free_port(taken),
             prober_port=free_port(taken),
+            web_metrics_port=free_port(taken),
             secret_key=secrets.token_urlsafe(48),
             database_url=backends.database_url or f"sqlite:///{self.path / 'control.sqlite'}",
             celery_broker_url=backends.celery_broker_url or f"filesystem://{self.path / 'celery'}",
@@ -182,6 +189,7 @@ class ServiceDirectory:
             "celery_broker_url": spec.celery_broker_url,
             "public_url": spec.api_url,
             "listen": spec.web_address,
+            "web_metrics_listen": spec.web_metrics_address,
             "worker_listen": f"{HOST}:{spec.worker_port}",
             "runner_listen": f"{HOST}:{spec.runner_port}",
             "prober_listen": f"{HOST}:{spec.prober_port}",

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 
 from daemon import logs
 from daemon.data_set_store import StoreUnavailable
+from daemon.hang_ups import HangUpCollector, HangUps
 from daemon.http_listener import HttpListener
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
@@ -64,8 +65,15 @@ class Runner:
         registry = CollectorRegistry()
         registry.register(HeartbeatCollector(lambda: self._heartbeat.values))
         host, port = split_address(self._configuration.runner_listen)
+        hang_ups = HangUps("runner")
+        registry.register(HangUpCollector(hang_ups))
         listener = HttpListener(
-            host, port, registry, not_ready=self._not_ready, loop_age_s=self._heartbeat.age_s
+            host,
+            port,
+            registry,
+            hang_ups=hang_ups,
+            not_ready=self._not_ready,
+            loop_age_s=self._heartbeat.age_s,
         )
         log.info("serving", extra={"address": f"{host}:{listener.port}"})
         return listener

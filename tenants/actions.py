@@ -3,7 +3,6 @@
 import re
 from datetime import datetime, timedelta
 
-from django.contrib.auth.hashers import make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -41,6 +40,7 @@ from tenants.models import (
     Session,
     Tenant,
 )
+from tenants.password_line import hash_password
 from tenants.queries import is_kept, role_in, tenants_max_of, tenants_owned
 from tenants.roles import KEY_ROLES, Permission, Role
 
@@ -60,10 +60,10 @@ def sign_up(
 ) -> tuple[Person, Tenant, str]:
     """A person, the tenant that they own, and the token of their first session.
 
-    Raises `InvalidRequest`, `AlreadyExists` (the address or the tenant's name is taken).
+    Raises `InvalidRequest`, `AlreadyExists` (the address or the tenant's name is taken), `Throttled`.
     """
     address = checked_email(email)
-    hashed = make_password(checked_password(password, address))
+    hashed = hash_password(checked_password(password, address), source=source)
     with transaction.atomic():
         person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)

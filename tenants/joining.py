@@ -1,6 +1,5 @@
 """Taking an invitation, to a tenant or to an organisation: what its token begins with says which."""
 
-from django.contrib.auth.hashers import make_password
 from django.db import transaction
 
 from control_plane import config
@@ -10,6 +9,7 @@ from tenants.addresses.actions import note_proved
 from tenants.models import Invitation, Membership, OrganisationInvitation, OrganisationMember, Person
 from tenants.organisations import actions as organisations
 from tenants.organisations import queries as organisation_queries
+from tenants.password_line import hash_password
 from tenants.people import actions as people
 from tenants.people import queries as people_queries
 from tenants.tokens import ORGANISATION_INVITATION_PREFIX
@@ -40,11 +40,12 @@ def sign_up_invited(
 ) -> tuple[Person, Membership | OrganisationMember, str]:
     """A new person who joins what the invitation is to, and the token of their first session.
 
-    Raises `InvalidRequest`, `AlreadyExists` (the address has signed up: sign in and join), `NotFound`, `Forbidden`.
+    Raises `InvalidRequest`, `AlreadyExists` (the address has signed up: sign in and join), `NotFound`, `Forbidden`,
+    `Throttled`.
     """
     address = checked_email(email)
     invitation_of(token)
-    hashed = make_password(checked_password(password, address))
+    hashed = hash_password(checked_password(password, address), source=source)
     with transaction.atomic():
         person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)

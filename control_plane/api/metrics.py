@@ -1,13 +1,17 @@
-"""Metrics of the web process in OpenMetrics' text format: requests, the outbox, and metrics that other apps add."""
+"""Metrics of the web process: requests, the outbox, and metrics that other apps add.
+
+They tell what tenants owe and do, so they are not among the addresses that everyone reaches: the process's operators'
+listener serves them (`web_metrics_listen`).
+"""
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from control_plane.api.database_readings import DatabaseReadings
 from control_plane.outbox import queries as outbox
@@ -19,9 +23,9 @@ _WAIT_S = 2.0
 LIMIT_PAIRS_MAX = 2_000
 _pairs: set[tuple[str, str]] = set()
 _pairs_lock = threading.Lock()
-registry = CollectorRegistry()
 _before: list[Callable[[], None]] = []
 _readings: list[Callable[[], None]] = []
+registry = CollectorRegistry()
 _requests = Counter(
     "penstock_http_requests",
     "Number of HTTP requests that were answered.",
@@ -96,11 +100,17 @@ def _read_all() -> None:
 database = DatabaseReadings(_read_all, fresh_s=_FRESH_S, wait_s=_WAIT_S)
 
 
-def metrics(request: HttpRequest) -> HttpResponse:
-    """GET /metrics."""
-    database.look()
-    _age.set(database.age_s)
-    for fresh in _before:
-        fresh()
-    text: bytes = generate_latest(registry)
-    return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
+class _Fresh(Collector):
+    """All of `registry`, after what is looked up for each answer was."""
+
+    def collect(self) -> Iterable[Metric]:
+        database.look()
+        _age.set(database.age_s)
+        for fresh in _before:
+            fresh()
+        return registry.collect()
+
+
+exported = CollectorRegistry()
+"""What the operators' listener answers with."""
+exported.register(_Fresh())

@@ -14,7 +14,9 @@ from functools import partial
 from typing import Any
 
 from daemon.handshakes import NO_IDENTITY, RefusedHandshakes
+from daemon.handshakes import NOT_IN_TIME as HANDSHAKE_NOT_IN_TIME
 from daemon.handshakes import refusal_of as handshake_refusal_of
+from daemon.hang_ups import MADE_WAY, NO_PLACE, NOT_IN_TIME, HangUps
 from daemon.identity import Identity, NoIdentity, identity_of_peer
 from data_plane.authz.peers import PeerRules
 from data_plane.broker import peer_wire as wire
@@ -54,6 +56,7 @@ class PeerListener:
         tls: Callable[[], ssl.SSLContext | None],
         connections_max: int,
         refused_handshakes: RefusedHandshakes,
+        hang_ups: HangUps,
         fault: Callable[[BaseException], None],
     ) -> None:
         """Beyond `connections_max` the oldest connection that was not let in yet is hung up on, or else the new
@@ -62,6 +65,7 @@ class PeerListener:
         self._streams, self._calls = streams, calls
         self.rules, self._connections_max, self.tls = rules, connections_max, tls
         self._refused_handshakes = refused_handshakes
+        self._hang_ups = hang_ups
         self._handlers = Handlers(fault)
         self._turned_away = TurnedAway()
         self._connections: dict[_Accepted, None] = {}
@@ -117,8 +121,10 @@ class PeerListener:
         if len(self._connections) >= self._connections_max:
             stranger = next(iter(self._strangers), None)
             if stranger is None:
+                self._hang_ups.count(NO_PLACE, connection.host)
                 return False
             self.left(stranger)
+            self._hang_ups.count(MADE_WAY, stranger.host)
             stranger.make_way()
         self._connections[connection] = self._strangers[connection] = None
         return True
@@ -135,6 +141,8 @@ class PeerListener:
     def handshake_failed(self, connection: "_Accepted", error: BaseException) -> None:
         """It is counted unless the peer is only gone."""
         refusal = handshake_refusal_of(error)
+        if refusal is not None and refusal.reason == HANDSHAKE_NOT_IN_TIME:
+            self._hang_ups.count(NOT_IN_TIME, connection.host)
         if refusal is not None:
             self._count_refused(connection, refusal.reason, refusal.message)
 
@@ -146,6 +154,10 @@ class PeerListener:
         """It is counted, and hears nothing: it would not understand."""
         self._turned_away.count(connection.host, why)
         connection.abort(why)
+
+    def too_slow(self, connection: "_Accepted") -> None:
+        """It did not say who it is in time."""
+        self._hang_ups.count(NOT_IN_TIME, connection.host)
 
     def incoming(self) -> wire.Incoming:
         """What reads the hello of a new connection, and what follows."""
@@ -293,6 +305,7 @@ class _Accepted(PeerConnection):
             self.finish(ErrorCode.INVALID_REQUEST, str(wrong))
 
     def _too_slow(self) -> None:
+        self._listener.too_slow(self)
         self._listener.hung_up_on(self, f"no hello came within {HELLO_S:g} s")
 
     def _stop_clock(self) -> None:

@@ -26,11 +26,13 @@ from prometheus_client import CollectorRegistry
 
 from daemon import logs
 from daemon.handshakes import NO_CALL, RefusedHandshakes
+from daemon.hang_ups import HangUps
 from daemon.http_listener import HttpListener
 from daemon.identity_metrics import CertificateFiles, identity_metrics
 from data_plane.authz.peers import ROLES, PeerRules
 from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
+from data_plane.broker.crowds import Crowds
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.freed_memory import keep_freed_memory
@@ -42,6 +44,7 @@ from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
 from data_plane.broker.server import Listener, bind, credentials_within
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
+from data_plane.broker.strangers import Strangers, watch
 from data_plane.broker.transition import ANY_PORT, BothTransports, OldDoors
 from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
@@ -106,6 +109,7 @@ class BrokerProcess:
         self._conditions: dict[str, str] = {}
         """What an operator should look at, by kind, as it was last logged."""
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._crowds = Crowds()
         self._tasks: list[asyncio.Task[None]] = []
         self._peer_connections_max = PEER_CONNECTIONS_MAX
         self._peer_listener: PeerListener | None = None
@@ -138,6 +142,13 @@ class BrokerProcess:
             cluster_connections_max,
             INTERNAL_CALLS_MAX,
         )
+        of_clients = Strangers(HangUps("client"), connections_max=descriptors // 2)
+        of_admin = Strangers(
+            HangUps("internal"),
+            connections_max=cluster_connections_max,
+            one_address=config.transition is not None,
+        )
+        self._crowds.strangers = {client_port: of_clients, internal_port: of_admin}
         peer_socket, peer_port = bind_peers(peer_listen)
         if config.transition is not None:
             self._old_doors = OldDoors(
@@ -147,6 +158,8 @@ class BrokerProcess:
                 {"internal": internal_port, "peer": peer_port},
                 self._peer_connections_max,
             )
+            self._crowds.strangers |= self._old_doors.strangers
+            self._crowds.others.append(self._old_doors.peer_hang_ups)
             internal_port, peer_port = self._old_doors.ports["internal"], self._old_doors.ports["peer"]
         addresses = {
             "client": _with_port(config.client_listen, client_port),
@@ -184,7 +197,11 @@ class BrokerProcess:
         self._start(self._look_at_files())
         if isinstance(store, SqliteStore):
             self._start(self._watch_store(store))
-        self._start(self._serve(node, client_server, internal_server, peer_socket, addresses))
+        self._start(
+            self._serve(
+                node, (client_server, of_clients), (internal_server, of_admin), peer_socket, addresses
+            )
+        )
         _log.info("started", extra={"addresses": addresses})
 
         status = await self._end
@@ -215,7 +232,10 @@ class BrokerProcess:
                 asyncio.get_running_loop(),
                 (node.stats, disk.stats),
                 node.gauges,
-                lambda: identity_metrics(self._identity, self._refused_handshakes, self._certificate_files),
+                lambda: (
+                    *identity_metrics(self._identity, self._refused_handshakes, self._certificate_files),
+                    *self._crowds.metrics(),
+                ),
             )
         )
         host, port = split_address(self._config.http_listen)
@@ -223,7 +243,8 @@ class BrokerProcess:
             host,
             port,
             registry,
-            not_ready=lambda: node.ready_reason,
+            hang_ups=self._crowds.http,
+            not_ready=lambda: node.ready_reason or self._crowds.full(),
             warnings=lambda: self._conditions,
             loop_age_s=self._loop_age_s,
         )
@@ -251,23 +272,29 @@ class BrokerProcess:
     async def _serve(
         self,
         node: BrokerNode,
-        client: grpc.aio.Server,
-        internal: grpc.aio.Server,
+        clients: tuple[grpc.aio.Server, Strangers],
+        admin: tuple[grpc.aio.Server, Strangers],
         peer: socket.socket,
         addresses: dict[str, str],
     ) -> None:
         """Take calls once the node has booted: it then holds the log directory."""
         await node.booted.wait()
+        (client, client_strangers), (internal, internal_strangers) = clients, admin
         refused, identity = self._refused_handshakes, self._identity
         rules = PeerRules(cluster_id=self._config.cluster_id, roles=ROLES)
         for_clients = Listener(
-            node.client_service, handshakes=None, refused_handshakes=refused, fault=self._fail
+            node.client_service,
+            handshakes=None,
+            refused_handshakes=refused,
+            strangers=client_strangers,
+            fault=self._fail,
         )
         for_admin = Listener(
             node.internal_service,
             rules=rules,
             handshakes=self._internal_handshakes,
             refused_handshakes=refused,
+            strangers=internal_strangers,
             fault=self._fail,
         )
         for_peers = self._peer_listener = PeerListener(
@@ -277,6 +304,7 @@ class BrokerProcess:
             tls=lambda: identity.current.server,
             connections_max=self._peer_connections_max,
             refused_handshakes=refused,
+            hang_ups=self._crowds.peer,
             fault=self._fail,
         )
         client.add_generic_rpc_handlers((for_clients,))
@@ -288,6 +316,7 @@ class BrokerProcess:
         await client.start()
         await internal.start()
         await for_peers.start(peer)
+        self._start(watch(self._crowds.strangers))
         if self._old_doors is not None:
             await self._old_doors.start(
                 node.internal_service,
@@ -332,7 +361,7 @@ class BrokerProcess:
 
     def _tell_conditions(self) -> None:
         """Log what came and what went of the things that an operator should look at."""
-        found = self._node.warnings() | self._identity.warnings()
+        found = self._node.warnings() | self._identity.warnings() | self._crowds.warnings()
         for kind in [kind for kind in self._conditions if kind not in found]:
             _log.warning("condition cleared", extra={"condition": kind})
         for kind in [kind for kind in found if kind not in self._conditions]:

@@ -16,6 +16,7 @@ from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
 from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, server_options
 from data_plane.broker.handling import Handlers, TurnedAway, check_request, refusal_of, request_id_of
 from data_plane.broker.internal_handshakes import InternalHandshakes
+from data_plane.broker.strangers import Strangers
 from data_plane.contract.methods import LOOKS
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
 from penstock.contract import limits
@@ -46,7 +47,7 @@ _STATUS = {
 class Listener(grpc.GenericRpcHandler):
     """One service on one listener, which offers nothing else. With `rules` it is the internal one, for processes of the
     cluster: their certificates say who they are. `handshakes` are those of `credentials_within`, None where they are
-    not used.
+    not used. `strangers` hear of each connection from which a call is admitted.
 
     `fault` gets each exception of a handler that is neither a refusal nor a lost peer: our own bug
     (RL140). A stream's or call's handler is not cancelled when its client goes: it learns so from its
@@ -64,8 +65,10 @@ class Listener(grpc.GenericRpcHandler):
         rules: PeerRules | None = None,
         handshakes: InternalHandshakes | None,
         refused_handshakes: RefusedHandshakes,
+        strangers: Strangers,
         fault: Callable[[BaseException], None],
     ) -> None:
+        self._strangers = strangers
         self._service, self._rules, self._refused_handshakes = service, rules, refused_handshakes
         self._internal_handshakes = handshakes
         self._handlers = Handlers(fault)
@@ -174,6 +177,7 @@ class Listener(grpc.GenericRpcHandler):
             except CallFailed as refused:
                 self._turned_away.count(caller.peer, refused.message)
                 raise
+            self._strangers.admitted(caller.connection)
             yield replace(known, principal=principal)
 
     def turned_away(self) -> dict[str, int]:

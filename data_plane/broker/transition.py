@@ -21,6 +21,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from daemon.handshakes import RefusedHandshakes
+from daemon.hang_ups import HangUps
 from daemon.identity import Identity, NoIdentity, Role
 from daemon.settings import Settings
 from data_plane.authz.peers import PeerRules
@@ -29,6 +30,7 @@ from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import NothingSaid, PeerTransport
 from data_plane.broker.server import Listener, bind
+from data_plane.broker.strangers import Strangers
 from data_plane.contract import replication_pb2 as pb
 from data_plane.node.ports import (
     Caller,
@@ -265,6 +267,13 @@ class OldDoors:
         self._server, internal_port = bind(ANY_PORT, None, connections_max, INTERNAL_CALLS_MAX)
         self._peer_socket, peer_port = bind_peers(ANY_PORT)
         self._old_ports = {"internal": internal_port, "peer": peer_port}
+        self.strangers = {
+            internal_port: Strangers(
+                HangUps("old_internal"), connections_max=connections_max, one_address=True
+            )
+        }
+        """Of its gRPC listener, by port."""
+        self.peer_hang_ups = HangUps("old_peer")
         self._bound = {name: bind_peers(address) for name, address in listen.items()}
         self.ports = {name: port for name, (_, port) in self._bound.items()}
         self._peers: _OldPeerListener | None = None
@@ -285,6 +294,7 @@ class OldDoors:
             rules=rules,
             handshakes=None,
             refused_handshakes=refused,
+            strangers=self.strangers[self._old_ports["internal"]],
             fault=fault,
         )
         self._server.add_generic_rpc_handlers((listener,))
@@ -297,6 +307,7 @@ class OldDoors:
             tls=lambda: None,
             connections_max=self._connections_max,
             refused_handshakes=refused,
+            hang_ups=self.peer_hang_ups,
             fault=fault,
         )
         await self._server.start()

@@ -19,3 +19,16 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def counted_address(host: str) -> str:
+    """What limits count as one address: an IPv4 address, the /64 network of an IPv6 address, any other text itself."""
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return address.exploded[:19]

@@ -13,7 +13,7 @@ from fractions import Fraction
 from penstock.contract.documents import StatedTaxLine, StatedTaxPart
 from penstock.rules.charges import Charged
 from penstock.rules.currencies import minor_digits
-from penstock.rules.rating import MICRO, PriceBook, shown_amount
+from penstock.rules.rating import MICRO, PriceBook, grouped_amount
 
 COIN_LEAST_MICRO = 10_000
 """Coins of thousandths do not exist: currencies with them are paid in hundredths."""
@@ -109,4 +109,4 @@ def _names(part: StatedTaxPart) -> tuple[str, ...]:
 
 
 def _money(amount_micro: int) -> str:
-    return shown_amount(amount_micro, 2)
+    return grouped_amount(amount_micro, 2)

@@ -6,7 +6,6 @@ An account belongs to no tenant: its entries stand under the system's tenant, wh
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.hashers import check_password, make_password
 from django.db import transaction
 from django.utils import timezone
 
@@ -23,6 +22,7 @@ from tenants.accounts import queries
 from tenants.actions import checked_password, lock_person
 from tenants.addresses.actions import note_proved
 from tenants.models import AddressChange, PasswordReset, PendingSignIn, Person, Session
+from tenants.password_line import hash_password, is_password
 from tenants.queries import tenants_max_of
 
 RESET_LENGTH = timedelta(hours=24)
@@ -35,11 +35,11 @@ TENANTS_MAX_LIMIT = 10_000
 def change_password(actor: Actor, person: Person, *, present: str, new: str, keep: str) -> int:
     """Another password. Every sign-in but that of the token `keep` ends, and so do reset links; how many sign-ins did.
 
-    Raises `InvalidRequest` (`present` is wrong, or `new` is easily guessed).
+    Raises `InvalidRequest` (`present` is wrong, or `new` is easily guessed), `Throttled`.
     """
-    if not check_password(present, person.password):
+    if not is_password(present, person.password, source=actor.source):
         raise InvalidRequest("present: this is not your password")
-    hashed = make_password(checked_new_password(new, person))
+    hashed = hash_password(checked_new_password(new, person), source=actor.source)
     with transaction.atomic():
         if lock_person(person).password != person.password:
             # Another request changed it meanwhile.
@@ -95,10 +95,10 @@ def ask_for_reset(*, email: str, request_id: str, source: str) -> None:
 def reset_password(token: str, *, new: str, request_id: str, source: str) -> Person:
     """The person of that link has another password; the link and every sign-in end.
 
-    Raises `NotFound` (the link), `InvalidRequest` (the password is easily guessed: the link still holds).
+    Raises `NotFound` (the link), `InvalidRequest` (the password is easily guessed: the link still holds), `Throttled`.
     """
     person = queries.reset_of(token).person
-    hashed = make_password(checked_new_password(new, person))
+    hashed = hash_password(checked_new_password(new, person), source=source)
     actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
     with transaction.atomic():
         lock_person(person)

@@ -8,7 +8,6 @@ who asks (`tenants.sign_in.confirming`). Nothing shows whether an address has an
 from datetime import timedelta
 
 from allauth.account.models import EmailAddress
-from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -26,6 +25,7 @@ from tenants.accounts.actions import MAILED_RESET_LENGTH, end_sign_ins_and_links
 from tenants.actions import checked_email, lock_person
 from tenants.addresses.actions import note_proved
 from tenants.models import AddressChange, AddressProof, PasswordReset, Person, ProviderIdentity
+from tenants.password_line import no_password
 from tenants.queries import has_account, is_kept
 
 CHANGE_LENGTH = timedelta(hours=24)
@@ -127,7 +127,7 @@ def take_back(token: str, *, request_id: str, source: str) -> tuple[Person, str]
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
         left = person.email
         _set_address(person, row.before)
-        person.password = make_password(None)
+        person.password = no_password()
         person.save(update_fields=["password"])
         now = timezone.now()
         end_sign_ins_and_links(person, keep="")

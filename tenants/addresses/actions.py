@@ -8,7 +8,6 @@ there, so no person holds another's address ready with a password of their own.
 from datetime import timedelta
 
 from allauth.account.models import EmailAddress
-from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.utils import timezone
 
@@ -32,6 +31,7 @@ from tenants.actions import (
 )
 from tenants.addresses import queries
 from tenants.models import AddressProof, PendingSignUp, Person, Tenant
+from tenants.password_line import hash_password
 from tenants.queries import has_account, is_kept
 
 SIGN_UP_LENGTH = timedelta(hours=24)
@@ -81,7 +81,7 @@ def sign_up_by_link(
     `AlreadyExists` (the tenant's name was taken meanwhile: the link still holds).
     """
     found = queries.sign_up_of(token)
-    hashed = make_password(checked_password(password, found.email))
+    hashed = hash_password(checked_password(password, found.email), source=source)
     with transaction.atomic():
         PendingSignUp.objects.select_for_update(no_key=True).get(pk=found.pk)
         # Again, now that no other request can use it.

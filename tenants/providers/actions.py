@@ -8,7 +8,6 @@ A new person is made of an address that the provider has verified.
 import logging
 from datetime import timedelta
 
-from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -23,6 +22,7 @@ from tenants import letters, tokens
 from tenants.actions import add_person, checked_email, lock_person
 from tenants.addresses.actions import note_proved
 from tenants.models import Person, ProviderAttempt, ProviderIdentity, Session
+from tenants.password_line import no_password
 from tenants.providers import oidc, queries
 from tenants.sign_in import actions as sign_in
 
@@ -113,7 +113,7 @@ def enter(
             )
         address = checked_email(identity.email)
         try:
-            person = add_person(address, make_password(None))
+            person = add_person(address, no_password())
         except AlreadyExists:
             raise Forbidden(
                 f"{address} has an account here; sign in as before, and link {provider.name} on your account's page"

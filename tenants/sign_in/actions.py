@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.hashers import check_password, make_password
 from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
@@ -22,6 +21,7 @@ from tenants.factors import actions as factors
 from tenants.factors import passkeys
 from tenants.factors import queries as factor_queries
 from tenants.models import PendingSignIn, Person, Session
+from tenants.password_line import hash_password, is_password
 from tenants.sign_in import queries
 
 PENDING_LENGTH = timedelta(minutes=10)
@@ -44,7 +44,7 @@ class Begun:
 def begin(*, email: str, password: str, source: str = "", browser: str = "") -> Begun:
     """Sign in as far as the password goes. `browser` is what it calls itself.
 
-    Raises `Unauthenticated`, the same for address and password.
+    Raises `Unauthenticated`, the same for address and password, and `Throttled`.
     """
     found = person_by_password(email=email, password=password, source=source)
     with transaction.atomic():
@@ -63,9 +63,9 @@ def person_by_password(*, email: str, password: str, source: str = "") -> Person
     """
     person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
     if person is None or not person.has_usable_password():
-        make_password(password)  # the same work as for a known address
+        hash_password(password, source=source)  # the same work as for a known address
         raise _wrong_sign_in(Actor(kind=ActorKind.ANONYMOUS, id=source, source=source))
-    if not check_password(password, person.password):
+    if not is_password(password, person.password, source=source):
         raise _wrong_sign_in(_actor(person, source, ""))
     return person
 

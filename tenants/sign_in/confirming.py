@@ -5,7 +5,6 @@ A code is spent by it, so the caller checks first what it can of the act itself,
 
 from datetime import timedelta
 
-from django.contrib.auth.hashers import check_password
 from django.db import transaction
 from django.utils import timezone
 
@@ -17,6 +16,7 @@ from tenants.actions import lock_person
 from tenants.factors import actions as factors
 from tenants.factors import queries as factor_queries
 from tenants.models import PendingSignIn, Person, Session
+from tenants.password_line import is_password
 from tenants.sign_in.actions import check_wrong_codes, note_wrong_code
 
 FRESH = timedelta(minutes=15)
@@ -50,7 +50,7 @@ def confirm(actor: Actor, person: Person, *, present: str, code: str, token: str
         if not has_just_signed_in(person, token):
             raise InvalidRequest("you signed in some time ago; sign out and in again, then repeat this")
         return
-    if not check_password(present, person.password):
+    if not is_password(present, person.password, source=actor.source):
         raise InvalidRequest("present: this is not your password")
     if not asks_for_code(person, token):
         return

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 from django.db import OperationalError
-from django.test import Client
 
 from control_plane.api import metrics
 from control_plane.api.database_readings import DatabaseReadings
+from tests.control_plane.world import metrics_text
 from tests.waiting import PATIENCE_S, wait_until
 
 AGE = "penstock_database_reading_seconds"
@@ -75,10 +75,8 @@ def test_a_scrape_answers_while_the_database_does_not(monkeypatch: pytest.Monkey
     database = Database()
     database.answers.clear()
     monkeypatch.setattr(metrics, "database", database.readings_of(wait_s=0.01))
-    answer = Client().get("/metrics")
-    text = answer.content.decode()
-    assert answer.status_code == 200
+    text = metrics_text()
     assert f"{AGE} +Inf" in text and "penstock_outbox_waiting" in text
     database.answers.set()
     wait_until("it answers", lambda: metrics.database.age_s == 0.0)
-    assert f"{AGE} 0.0" in Client().get("/metrics").content.decode()
+    assert f"{AGE} 0.0" in metrics_text()

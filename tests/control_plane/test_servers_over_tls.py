@@ -209,7 +209,7 @@ def test_a_web_process_uses_its_database_over_tls_and_says_what_it_cannot_call(
             f"celery_broker_url: {HOST}:{port}: Connection refused; check the address, and that it runs"
         )
         assert json.loads(answer(web.port, "/readyz"))["checks"]["database"] == "ok"
-        metrics = answer(web.port, "/metrics")
+        metrics = answer(web.metrics_port, "/metrics")
     assert 'penstock_certificate_expires_seconds{certificate="database_tls.certificate_file"}' in metrics
     assert (
         'penstock_server_check_failures_total{reason="unreachable",setting="celery_broker_url"} 1.0'

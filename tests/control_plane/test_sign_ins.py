@@ -103,11 +103,11 @@ def test_guessing_the_present_password_is_slowed_down(ann: Person) -> None:
 def test_a_sign_in_with_a_password_that_is_changed_meanwhile_is_refused(
     ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check_and_change(password: str, encoded: str) -> bool:
+    def check_and_change(password: str, hashed: str, *, source: str) -> bool:
         Person.objects.filter(pk=ann.pk).update(password="changed by somebody else")
         return True
 
-    monkeypatch.setattr(sign_ins, "check_password", check_and_change)
+    monkeypatch.setattr(sign_ins, "is_password", check_and_change)
     with pytest.raises(Unauthenticated):
         sign_in()
 

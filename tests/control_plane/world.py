@@ -9,9 +9,11 @@ from typing import Any
 from django.db import transaction
 from django.test.client import Client, ClientHandler
 from django.utils import timezone
+from prometheus_client.openmetrics.exposition import generate_latest
 
 from control_plane import config
 from control_plane.access.models import KeyBinding
+from control_plane.api import metrics
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.config import Config
@@ -35,6 +37,12 @@ class House:
 
     tenant: Tenant
     credentials: dict[Standing, str] = field(repr=False)
+
+
+def metrics_text() -> str:
+    """What the web application's operators read as its metrics."""
+    text: bytes = generate_latest(metrics.exported)
+    return text.decode()
 
 
 def make_person(email: str) -> tuple[Person, str]:

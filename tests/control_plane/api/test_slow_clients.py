@@ -19,9 +19,10 @@ from waitress.adjustments import Adjustments
 from control_plane import http_server
 from control_plane.api.delayed_answers import delay
 from control_plane.config import Network
-from control_plane.http_server import BODY_BYTES_MAX, CONNECTIONS_OF_ADDRESS_MAX, Server, counted_address
+from control_plane.http_server import BODY_BYTES_MAX, CONNECTIONS_OF_ADDRESS_MAX, Server
 from tests.control_plane.api.web_process import Web, running_web
-from tests.waiting import PATIENCE_S
+from tests.floods import HOSTS, SAYINGS, attack
+from tests.waiting import PATIENCE_S, wait_until
 
 HALF_HEADERS = b"GET /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 HALF_BODY = (
@@ -153,11 +154,20 @@ def serving(
     application: Callable[..., Any] = tell_length, trusted_proxies: tuple[Network, ...] = ()
 ) -> Iterator[int]:
     """The port of a server in a thread of this process; it must come to its end when told to."""
+    with running(application, trusted_proxies) as server:
+        yield server.port
+
+
+@contextmanager
+def running(
+    application: Callable[..., Any] = tell_length, trusted_proxies: tuple[Network, ...] = ()
+) -> Iterator[Server]:
+    """The server itself."""
     server = Server(application, listen="127.0.0.1:0", trusted_proxies=trusted_proxies, descriptors=4_096)
     thread = threading.Thread(target=server.run, args=(1.0,))
     thread.start()
     try:
-        yield server.port
+        yield server
     finally:
         server.stop()
         thread.join(PATIENCE_S)
@@ -260,23 +270,36 @@ def test_a_body_of_the_limit_is_taken_after_it_was_asked_for() -> None:
         assert everything(client).endswith(b"\r\n\r\n%d" % BODY_BYTES_MAX)
 
 
-def test_an_address_has_so_many_connections_and_others_are_not_held_up() -> None:
+def test_an_address_has_so_many_connections_and_its_oldest_makes_way_for_its_next() -> None:
     with serving() as port:
         held = [connected(port, "127.0.0.2") for _ in range(CONNECTIONS_OF_ADDRESS_MAX)]
         try:
             with connected(port, "127.0.0.2") as more:
-                assert everything(more) == b""
-            assert not any(is_cut_off(client) for client in held)
+                more.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert more.recv(1), "it is served"
+                assert everything(held[0]) == b""
+                assert [n for n, client in enumerate(held) if is_cut_off(client)] == [0]
             assert ask(port, "GET", "/") == 200
-            held.pop().close()
-            while True:
-                with connected(port, "127.0.0.2") as again:
-                    again.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-                    if everything(again):
-                        break
         finally:
             for client in held:
                 client.close()
+
+
+@pytest.mark.parametrize("hosts", HOSTS.values(), ids=HOSTS.keys())
+@pytest.mark.parametrize("saying", SAYINGS)
+def test_a_newcomer_is_answered_while_others_hold_every_connection_and_that_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, saying: str, hosts: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 16)
+    monkeypatch.setattr(http_server, "CONNECTIONS_OF_ADDRESS_MAX", 4)
+    with running() as server, attack(("127.0.0.1", server.port), saying, hosts, 40):
+        for _ in range(20):
+            assert ask(server.port, "GET", "/") == 200
+        if saying != "the preface of HTTP/2 alone":  # it is refused as what is not HTTP/1
+            wait_until("some made way", lambda: server.hang_ups.counts.total() > 0)
+            assert "the web listener" in server.warnings()["web_connections"]
+            told = [record for record in caplog.records if record.name == "penstock.connections"]
+            assert [record.__dict__["listener"] for record in told] == ["web"]
 
 
 def test_a_trusted_proxy_may_have_more_connections() -> None:
@@ -335,10 +358,10 @@ def test_a_delayed_answer_leaves_in_time_and_takes_no_thread(
 
 
 def test_the_loop_does_not_look_at_a_connection_whose_answer_is_delayed(clock: Clock) -> None:
-    server = SimpleNamespace(active_channels={}, delayed=0)
+    server = SimpleNamespace(active_channels={}, delayed=0, trusted_proxies=())
     one, other = socket.socketpair()
     with other:
-        channel = http_server.Channel(server, one, ("127.0.0.1", 1), Adjustments(), map={})  # type: ignore[arg-type]
+        channel = http_server.Channel(server, one, ("127.0.0.1", 1), Adjustments(), map={})
         channel.total_outbufs_len = 5
         assert channel.writable()
         assert channel.delay(clock.now + DELAY_S)
@@ -383,16 +406,3 @@ def test_so_many_answers_are_delayed_and_others_leave_at_once(
     with serving(clock.delay_some) as port, connected(port) as client:
         client.sendall(LATE)
         assert body(client) == b"told"
-
-
-@pytest.mark.parametrize(
-    ("host", "one"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:0db8:0001:0002"),
-        ("fe80::1%eth0", "fe80:0000:0000:0000"),
-    ],
-)
-def test_a_customers_64_bits_are_one_address(host: str, one: str) -> None:
-    assert counted_address(host) == one

@@ -23,6 +23,7 @@ class Web:
     """A web process that serves, and its database."""
 
     port: int
+    metrics_port: int
     process: subprocess.Popen[bytes]
     database: Path
     log: Path
@@ -39,8 +40,10 @@ def web_process(folder: Path, **settings: object) -> Iterator[int]:
 def running_web(folder: Path, **settings: object) -> Iterator[Web]:
     """`settings` go above the usual ones of its configuration. It must have told no traceback at the end."""
     file = write(folder, f"sqlite:///{folder}/control.sqlite")
-    port = free_port(set())
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"listen": f"127.0.0.1:{port}"} | settings))
+    taken: set[int] = set()
+    port, metrics_port = free_port(taken), free_port(taken)
+    listeners = {"listen": f"127.0.0.1:{port}", "web_metrics_listen": f"127.0.0.1:{metrics_port}"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | listeners | settings))
     environment = {
         **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
         "PENSTOCK_CONFIG": str(file),
@@ -65,7 +68,9 @@ def running_web(folder: Path, **settings: object) -> Iterator[Web]:
         while not lives(port):
             assert time.monotonic() < deadline, log.read_text()[-3_000:]
             time.sleep(0.02)
-        yield Web(port=port, process=web, database=folder / "control.sqlite", log=log)
+        yield Web(
+            port=port, metrics_port=metrics_port, process=web, database=folder / "control.sqlite", log=log
+        )
         assert "Traceback" not in log.read_text()
     finally:
         web.terminate()

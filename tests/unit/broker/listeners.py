@@ -9,6 +9,7 @@ import grpc
 import uvloop
 
 from daemon.handshakes import RefusedHandshakes
+from daemon.hang_ups import HangUps
 from daemon.identity import Role
 from daemon.tls import OwnIdentity
 from data_plane.authz.peers import PeerRules
@@ -17,6 +18,7 @@ from data_plane.broker.internal_handshakes import InternalHandshakes
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
 from data_plane.broker.server import Listener, bind, credentials_within
+from data_plane.broker.strangers import Strangers
 from data_plane.node.ports import (
     Caller,
     CallFailed,
@@ -121,6 +123,8 @@ class World:
         self.now_s = 0.0
         self.handshakes = InternalHandshakes(lambda: self.now_s)
         """Of the internal listener."""
+        self.strangers = Strangers(HangUps("client"), connections_max=CONNECTIONS)
+        """Of both gRPC listeners."""
         self.inside = 0
         """Calls that the client listener has admitted and that have not ended."""
         self.listener: Listener
@@ -279,6 +283,7 @@ async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> As
         tls=lambda: own.current.server,
         connections_max=CONNECTIONS,
         refused_handshakes=world.refused_handshakes,
+        hang_ups=HangUps("peer"),
         fault=world.faults.append,
     )
     client_server, client_port = bind(LOOPBACK, None, CONNECTIONS, 100)
@@ -289,12 +294,17 @@ async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> As
                 rules=rules,
                 handshakes=world.handshakes,
                 refused_handshakes=world.refused_handshakes,
+                strangers=world.strangers,
                 fault=world.faults.append,
             ),
         )
     )
     world.listener = Listener(
-        client, handshakes=None, refused_handshakes=world.refused_handshakes, fault=world.faults.append
+        client,
+        handshakes=None,
+        refused_handshakes=world.refused_handshakes,
+        strangers=world.strangers,
+        fault=world.faults.append,
     )
     client_server.add_generic_rpc_handlers((world.listener,))
     world.internal, world.client = f"127.0.0.1:{internal_port}", f"127.0.0.1:{client_port}"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from daemon.hang_ups import MADE_WAY, HangUps
 from daemon.tls import IdentityConfig, OwnIdentity
 from data_plane.authz.peers import PeerRules
 from data_plane.broker.peer_listener import PeerListener, _Accepted, bind_peers
@@ -240,6 +241,7 @@ def test_streams_outlast_a_change_of_certificates_and_of_the_authority(tmp_path:
 def test_a_connection_that_arrives_while_all_places_are_taken_by_handshakes_gets_one() -> None:
     async def scenario(world: World) -> None:
         bound, port = bind_peers(LOOPBACK)
+        hang_ups = HangUps("peer")
         few = PeerListener(
             world.services()[0].streams,
             {},
@@ -247,6 +249,7 @@ def test_a_connection_that_arrives_while_all_places_are_taken_by_handshakes_gets
             tls=lambda: identity("broker-1").current.server,
             connections_max=2,
             refused_handshakes=world.refused_handshakes,
+            hang_ups=hang_ups,
             fault=world.faults.append,
         )
         await few.start(bound)
@@ -258,6 +261,7 @@ def test_a_connection_that_arrives_while_all_places_are_taken_by_handshakes_gets
             connection = await world.transport.connect(peer, "/s/echo", MS)
             await connection.send(b"inside")
             assert await connection.receive() == b"inside"
+            assert hang_ups.counts == {MADE_WAY: 1}
         await few.stop()
 
     run(scenario)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 import uvloop
 
+from daemon.hang_ups import HangUps
 from data_plane.authz.peers import PeerRules
 from data_plane.broker import peer_connection, peer_listener
 from data_plane.broker import peer_wire as wire
@@ -146,6 +147,7 @@ def test_brokers_that_connect_while_one_boots_wait_for_it() -> None:
             tls=lambda: serving_as(identity("broker-1")),
             connections_max=1,
             refused_handshakes=world.refused_handshakes,
+            hang_ups=HangUps("peer"),
             fault=world.faults.append,
         )
         await other.start(bound)

@@ -67,6 +67,7 @@ async def in_transition(connections_max: int = 100) -> AsyncIterator[Doors]:
                     rules=rules,
                     handshakes=handshakes,
                     refused_handshakes=refused,
+                    strangers=world.strangers,
                     fault=world.faults.append,
                 ),
             )

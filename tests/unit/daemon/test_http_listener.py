@@ -6,17 +6,22 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
-from daemon.http_listener import CONNECTIONS_MAX, STALL_S, HttpListener
+from daemon import http_listener
+from daemon.hang_ups import MADE_WAY, NOT_IN_TIME, HangUpCollector, HangUps
+from daemon.http_listener import METRICS_MAX, STALL_S, WAITING_OF_ADDRESS_MAX, HttpListener
 from data_plane.broker.metrics import StatsCollector
 from data_plane.node.stats import Histogram
-from tests.waiting import PATIENCE_S
+from tests.floods import HOSTS, SAYINGS, attack
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @dataclass
@@ -24,6 +29,22 @@ class Stats:
     produced_batches: int = 3
     streams: int = 2
     sync_ms: Histogram = field(default_factory=Histogram)
+
+
+class Held(Collector):
+    """Keeps a scrape waiting."""
+
+    def __init__(self, hold: Callable[[], threading.Event | None]) -> None:
+        self._hold = hold
+        self.held = 0
+        """How many scrapes were kept."""
+
+    def collect(self) -> Iterable[Metric]:
+        hold = self._hold()
+        if hold is not None:
+            self.held += 1
+            assert hold.wait(PATIENCE_S)
+        return ()
 
 
 class Broker:
@@ -36,14 +57,21 @@ class Broker:
         self.age_s = 0.1
         self.late: dict[str, str] = {}
         self.read_on: list[int] = []
+        self.hold: threading.Event | None = None
+        """While it is not set, metrics wait for it."""
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
         registry = CollectorRegistry()
         registry.register(StatsCollector(self.loop, (self.stats,), self._levels, lambda: ()))
+        self.hang_ups = HangUps("http")
+        registry.register(HangUpCollector(self.hang_ups))
+        self.held = Held(lambda: self.hold)
+        registry.register(self.held)
         self.http = HttpListener(
             "127.0.0.1",
             0,
             registry,
+            hang_ups=self.hang_ups,
             not_ready=lambda: self.reason,
             loop_age_s=lambda: self.age_s,
             late=lambda: self.late,
@@ -166,31 +194,108 @@ def test_garbage_harms_nothing(broker: Broker, garbage: bytes, capfd: pytest.Cap
     assert capfd.readouterr().err == ""
 
 
-def test_idle_connections_are_bounded_and_give_their_places_back(broker: Broker) -> None:
-    idle = [socket.create_connection(("127.0.0.1", broker.http.port)) for _ in range(CONNECTIONS_MAX)]
-    for _ in range(100):
-        with socket.create_connection(("127.0.0.1", broker.http.port), timeout=PATIENCE_S) as refused:
+def test_thirteen_hundred_slow_requests_keep_no_health_check_waiting(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.reason = ""
+    slow = []
+    try:
+        for number in range(1_300):
+            peer = socket.socket()
+            slow.append(peer)
+            peer.bind((f"127.0.2.{1 + number % 5}", 0))
+            peer.settimeout(PATIENCE_S)
+            peer.connect(("127.0.0.1", broker.http.port))
+            peer.sendall(b"GET /rea")
+            if number % 100 == 99:
+                assert broker.get("/readyz")[0] == 200
+        warnings = json.loads(broker.get("/readyz")[1])["warnings"]
+        assert "the http listener is short of places" in warnings["http_connections"]
+        text = broker.get("/metrics")[1].decode()
+    finally:
+        for peer in slow:
+            peer.close()
+    (line,) = [line for line in text.splitlines() if f'reason="{MADE_WAY}"' in line]
+    assert float(line.rpartition(" ")[2]) > 1_000
+    assert [
+        record.__dict__["listener"] for record in caplog.records if record.name == "penstock.connections"
+    ] == ["http"]
+
+
+@pytest.mark.parametrize("hosts", HOSTS.values(), ids=HOSTS.keys())
+@pytest.mark.parametrize("saying", SAYINGS)
+def test_health_is_answered_whatever_holds_the_other_places(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, saying: str, hosts: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(http_listener, "WAITING_MAX", 8)
+    monkeypatch.setattr(http_listener, "WAITING_OF_ADDRESS_MAX", 4)
+    with attack(("127.0.0.1", broker.http.port), saying, hosts, 20):
+        for _ in range(20):
+            assert broker.get("/healthz")[0] == 200
+        if (
+            saying != "the preface of HTTP/2 alone"
+        ):  # it is a whole request, which is answered that it is none
+            wait_until("some made way", lambda: broker.hang_ups.counts.total() > 0)
+
+
+def test_one_address_has_half_of_the_places_of_requests_that_are_not_whole(broker: Broker) -> None:
+    other = socket.create_connection(("127.0.0.1", broker.http.port), source_address=("127.0.3.1", 0))
+    other.sendall(b"GET /healthz HTTP/1.0\r\n")
+    slow = [
+        socket.create_connection(("127.0.0.1", broker.http.port)) for _ in range(3 * WAITING_OF_ADDRESS_MAX)
+    ]
+    other.sendall(b"\r\n")
+    other.settimeout(PATIENCE_S)
+    assert other.recv(100).startswith(b"HTTP/1.0 200")
+    for peer in (other, *slow):
+        peer.close()
+
+
+def test_a_request_that_is_not_whole_in_time_is_hung_up_on_however_steadily_it_comes(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_listener, "HEADERS_S", 0.3)
+    with socket.create_connection(("127.0.0.1", broker.http.port)) as peer:
+        peer.settimeout(0.05)
+        for _ in range(10_000):
             try:
-                refused.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-                if refused.recv(10) == b"":
-                    break
+                peer.sendall(b"x")
+                assert peer.recv(1) == b""
+                break
+            except TimeoutError:
+                continue
             except ConnectionError:
                 break
-    else:
-        raise AssertionError("connection upon connection was served beside the idle ones")
-    for peer in idle:
-        peer.close()
-    for _ in range(100):
-        try:
-            assert broker.get("/healthz")[0] == 200
-            return
-        except (ConnectionError, http.client.HTTPException):
-            continue
-    raise AssertionError("the places of closed connections were not given back")
+        else:
+            raise AssertionError("it was never hung up on")
+    assert broker.hang_ups.counts[NOT_IN_TIME] == 1
+
+
+def test_health_answers_while_all_that_metrics_may_take_is_taken(broker: Broker) -> None:
+    broker.hold = threading.Event()
+    scrapers = [threading.Thread(target=broker.get, args=("/metrics",)) for _ in range(METRICS_MAX)]
+    for scraper in scrapers:
+        scraper.start()
+    try:
+        wait_until("all are being answered", lambda: broker.held.held == METRICS_MAX)
+        status, body, _ = broker.get("/metrics")
+        assert (status, b"come again" in body) == (503, True)
+        broker.reason = ""
+        assert broker.get("/readyz")[0] == 200
+    finally:
+        broker.hold.set()
+        for scraper in scrapers:
+            scraper.join(PATIENCE_S)
+    assert broker.get("/metrics")[0] == 200
 
 
 def test_an_address_in_use_is_an_error(broker: Broker) -> None:
     with pytest.raises(OSError, match="in use"):
         HttpListener(
-            "127.0.0.1", broker.http.port, CollectorRegistry(), not_ready=lambda: "", loop_age_s=lambda: 0.0
+            "127.0.0.1",
+            broker.http.port,
+            CollectorRegistry(),
+            hang_ups=HangUps("http"),
+            not_ready=lambda: "",
+            loop_age_s=lambda: 0.0,
         )

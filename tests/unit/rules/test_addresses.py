@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.rules.addresses import is_loopback, split_address
+from penstock.rules.addresses import counted_address, is_loopback, split_address
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,18 @@ def test_loopback_hosts_are_this_machine(host: str) -> None:
 @pytest.mark.parametrize("host", ["", "localhost.example", "10.0.0.1", "0.0.0.0", "::", "::2"])
 def test_other_hosts_may_be_another_machine(host: str) -> None:
     assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "one"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:0db8:0001:0002"),
+        ("fe80::1%eth0", "fe80:0000:0000:0000"),
+        ("[2001:db8::1]", "2001:0db8:0000:0000"),
+        ("worker:3", "worker:3"),
+    ],
+)
+def test_a_customers_64_bits_are_one_address(host: str, one: str) -> None:
+    assert counted_address(host) == one

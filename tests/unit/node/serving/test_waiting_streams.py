@@ -10,8 +10,10 @@ import grpc
 import pytest
 
 from daemon.handshakes import RefusedHandshakes
+from daemon.hang_ups import HangUps
 from data_plane.broker.clock import SystemRng
 from data_plane.broker.server import Listener
+from data_plane.broker.strangers import Strangers
 from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.leasing.pacing import REQUEST_UNITS
@@ -99,7 +101,11 @@ class Broker:
         self.faults: list[BaseException] = []
         service = Service(streams={"/s": self._serve}, calls={}, watches={}, enter=anyone, turn=at_once)
         self.listener = Listener(
-            service, handshakes=None, refused_handshakes=RefusedHandshakes(), fault=self.faults.append
+            service,
+            handshakes=None,
+            refused_handshakes=RefusedHandshakes(),
+            strangers=Strangers(HangUps("client"), connections_max=100),
+            fault=self.faults.append,
         )
 
     def now_ms(self) -> int:
