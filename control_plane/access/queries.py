@@ -10,6 +10,7 @@ from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup, Te
 from penstock.contract.errors import NotFound
 from penstock.rules import access as rules
 from penstock.rules.access import Access, AccessList, Question
+from penstock.rules.access_gains import is_unlimited, right_by_new_name
 from tenants.models import ApiKey, Person, ServiceAccount, Tenant
 from tenants.queries import people, people_with_roles
 from tenants.roles import KEY_ROLES
@@ -121,6 +122,9 @@ def group_names(tenant: Tenant) -> dict[str, str]:
     return {f"{rules.GROUP_KIND}{row.public_id}": row.name for row in groups(tenant).order_by("name")}
 
 
+GIVES_NO_MORE = "; with a key it gives no right that it does not have itself"
+"""What an answer adds for a principal that may change the list, while something is denied to it."""
+
 # -- answers --------------------------------------------------------------------------------------------
 
 
@@ -176,6 +180,12 @@ class KeyRights:
             principal=self.owner, operation=operation, resource=resource, name=name, address=self._address
         )
         return self._access.decide(asked).allowed
+
+    def gained_by_name(self, old: str, new: str) -> Question | None:
+        """A right that its principal would have on a topic under a new name and has not under its old one."""
+        if self._access is None or self.owner == rules.SERVICE:
+            return None
+        return right_by_new_name(self._access.rules, self.owner, rules.TOPIC, old, new)
 
     def allows(self, operation: str, resource: str, name: str) -> bool:
         """May the key do it?"""
@@ -240,17 +250,19 @@ def _answers(
     rules.check_resource(resource, name, resource != rules.TENANT, (operation,))
     rows = {row.acl: row for row in acls(tenant).order_by("pk")}
     ready = Access(access_list(tenant))
+    manages = (operation, resource) == (rules.ALTER, rules.TENANT)
     answers = []
     for principal, called in names.items():
         decision = ready.decide(
             Question(principal=principal, operation=operation, resource=resource, name=name, address=address)
         )
+        bounded = "" if is_unlimited(ready.rules, principal) else GIVES_NO_MORE
         answers.append(
             Answer(
                 principal=principal,
                 name=called,
                 allowed=decision.allowed,
-                reason=decision.reason,
+                reason=decision.reason + (bounded if decision.allowed and manages else ""),
                 entry=None if decision.acl is None else rows.get(decision.acl),
             )
         )
