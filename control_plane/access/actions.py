@@ -17,10 +17,12 @@ from penstock.rules.access import (
     ACCOUNT_KIND,
     SERVICE,
     TOPIC,
+    VERIFY,
     Scope,
     check_reads_audit_topic,
     check_scope,
     names_audit_topic,
+    only_verifies,
 )
 from penstock.rules.access_gains import described_right, right_beyond
 from penstock.rules.names import AUDIT_TOPIC, OPERATIONS, check_operations, check_topic_prefix
@@ -84,6 +86,7 @@ def create_key(
             account=account,
             bound_to=_in_audit(all_scopes, account),
             within_service=within_service,
+            verifies=only_verifies(all_scopes),
         )
         KeyBinding.objects.bulk_create(
             KeyBinding(
@@ -96,6 +99,20 @@ def create_key(
             for scope in all_scopes
         )
     return key, text
+
+
+def create_verifying_key(
+    actor: Actor,
+    tenant: Tenant,
+    *,
+    name: str,
+    expires_at: datetime | None = None,
+    topic_prefix: str = "",
+) -> tuple[ApiKey, KeyText]:
+    """A key that proves invoices, of topics whose names begin so, and reads no message. Raises as `create_key`."""
+    check_topic_prefix(topic_prefix)
+    scope = Scope(resource=TOPIC, name=topic_prefix, operations=(VERIFY,))
+    return create_key(actor, tenant, name=name, expires_at=expires_at, scopes=[scope])
 
 
 def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey, KeyText, ApiKey]:

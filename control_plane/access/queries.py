@@ -196,7 +196,8 @@ class KeyRights:
 
 def answer_for_key(key: ApiKey, operation: str, resource: str, name: str, address: str) -> KeyAnswer:
     """May the key do this from there, and why not?"""
-    found = answer_for(key.tenant, owner_of(key), operation, resource, name, address)
+    asked = rules.asked_of_principal(operation)
+    found = answer_for(key.tenant, owner_of(key), asked, resource, name, address)
     granted = rules.scopes_grant(scopes_of(key), operation, resource, name)
     why = found.reason
     valid = True

@@ -123,6 +123,7 @@ def access_of(caller: Caller, wanted: str | None) -> TenantAccess:
             raise queries.tenant_missing(wanted)
         rights = KeyRights(caller.key, caller.actor.source)
         standing = Standing.BOUND_KEY if rights.scoped else Standing.KEY
+        standing = Standing.VERIFYING_KEY if caller.key.verifies else standing
         return TenantAccess(
             tenant=caller.key.tenant,
             standing=standing,

@@ -624,8 +624,8 @@ def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
 
 
 def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> None:
-    """All requests are good; in 90 of 8,640 windows over 1 % took longer than 250 ms, and 98.958 % is below 99 %. A plan
-    that the tenant goes to in the month promises for the next one.
+    """All requests are good; in 90 of 8,640 windows over 1 % took longer than 250 ms, and 98.958 % is below 99 %. A
+    plan that the tenant goes to in the month promises for the next one.
     """
     acme = made(world)
     quotas.publish_plan(TESTER, "quick", STANDARD, level_from("quick", {"name": "premium"}))

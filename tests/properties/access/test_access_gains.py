@@ -1,4 +1,4 @@
-"""What the comparison of two lists finds is a right that is given, and where it finds none no name and address has one."""
+"""What the comparison of two lists finds is a right that is given; where it finds none, no name and address has one."""
 
 from hypothesis import given
 from hypothesis import strategies as st
