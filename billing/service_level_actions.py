@@ -1,8 +1,6 @@
-"""Takes time out of service levels, and posts each ended month once: its report, and its credit in the terms."""
+"""Posts each ended month of service once: its report, and its credit in the terms."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -10,16 +8,11 @@ from django.db.models import Count, Q, QuerySet
 
 from billing import queries, service_level_reports, terms_actions
 from billing.models import DataSetState, Invoice
-from billing.service_level_models import (
-    REASON_LENGTH_MAX,
-    ServiceExclusion,
-    ServiceLevelReport,
-    ServiceLevelStart,
-)
+from billing.service_level_models import ServiceLevelReport, ServiceLevelStart
 from control_plane.audit import actions as audit
-from control_plane.audit.actor import Actor, system
+from control_plane.audit.actor import system
 from penstock.contract import documents
-from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
+from penstock.contract.errors import PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import InvariantBroken
 from penstock.contract.service_level_documents import ServiceLevelDocument
@@ -31,7 +24,7 @@ from tenants.models import Tenant
 
 POSTER = system("billing.sla")
 GRACE = timedelta(days=2)
-"""After a month's end: readings that are late, and exclusions that operators still declare, count until then."""
+"""After a month's end: readings that are late count until then."""
 OVERDUE = timedelta(days=1)
 """After that: a month that is not posted by then is an alert."""
 CREDIT_DAYS = 730
@@ -42,71 +35,7 @@ POSTED_MAX = 200
 """Of one call: the rest comes with the next one."""
 DATA_SETS = ("sla_5m", "sla_minute", "sla_slow_5m")
 """What a month is measured from. While one of them is refused, no month is posted."""
-EXCLUSION_MAX = timedelta(days=31)
 _log = logging.getLogger(__name__)
-
-
-def exclude(
-    actor: Actor, *, tenant: str | None, from_at: datetime, until_at: datetime, reason: str
-) -> ServiceExclusion:
-    """Take [from, until) out of the service levels of a tenant, or of all. Months that were posted stay. Raises
-    `NotFound`, `InvalidRequest`.
-    """
-    if not reason.strip() or not reason.isprintable() or len(reason) > REASON_LENGTH_MAX:
-        raise InvalidRequest(f"reason: 1 to {REASON_LENGTH_MAX} characters in one line required")
-    if not (from_at < until_at and until_at - from_at <= EXCLUSION_MAX):
-        raise InvalidRequest(f"until_at: after from_at, and at most {EXCLUSION_MAX.days} days after it")
-    with transaction.atomic():
-        row = None if tenant is None else _tenant(tenant)
-        made = ServiceExclusion.objects.create(tenant=row, from_at=from_at, until_at=until_at, reason=reason)
-        audit.record(
-            actor,
-            tenant=SYSTEM_TENANT if row is None else row.public_id,
-            action="sla_exclusion.create",
-            object_id=made.public_id,
-            after={"from_at": from_at.isoformat(), "until_at": until_at.isoformat(), "reason": reason},
-        )
-        return made
-
-
-def withdraw(actor: Actor, public_id: str, now: datetime) -> ServiceExclusion:
-    """It excludes nothing any more. Months that were posted with it stay. Raises `NotFound`."""
-    with locked(public_id) as row:
-        if row.withdrawn_at is None:
-            row.withdrawn_at = now
-            row.save(update_fields=["withdrawn_at"])
-            audit.record(
-                actor,
-                tenant=SYSTEM_TENANT if row.tenant is None else row.tenant.public_id,
-                action="sla_exclusion.withdraw",
-                object_id=row.public_id,
-            )
-        return row
-
-
-def exclusion_of(public_id: str) -> ServiceExclusion:
-    """Raises `NotFound`."""
-    row = ServiceExclusion.objects.select_related("tenant").filter(public_id=public_id).first()
-    if row is None:
-        raise NotFound(f"exclusion {public_id[:64]!r}: not found")
-    return row
-
-
-@contextmanager
-def locked(public_id: str) -> Iterator[ServiceExclusion]:
-    """No one else changes it meanwhile. Raises `NotFound`."""
-    with transaction.atomic():
-        row = ServiceExclusion.objects.select_for_update(no_key=True).filter(public_id=public_id).first()
-        if row is None:
-            raise NotFound(f"exclusion {public_id[:64]!r}: not found")
-        yield row
-
-
-def _tenant(public_id: str) -> Tenant:
-    row = Tenant.objects.filter(public_id=public_id).exclude(public_id=SYSTEM_TENANT).first()
-    if row is None:
-        raise NotFound(f"tenant {public_id[:64]!r}: not found")
-    return row
 
 
 def post_months(now: datetime) -> int:

@@ -97,7 +97,9 @@ class ProbeMinute(models.Model):
 
 
 class ServiceExclusion(models.Model):
-    """Time that an operator took out of service levels, with a reason. It may be ended, never removed."""
+    """Time that an operator takes out of service levels, announced before, with a reason. It may be ended, never
+    removed.
+    """
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_exclusion_id)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, related_name="sla_exclusions")
@@ -107,7 +109,12 @@ class ServiceExclusion(models.Model):
     reason = models.CharField(max_length=REASON_LENGTH_MAX)
     withdrawn_at = models.DateTimeField(null=True)
     """From then on it excludes nothing; reports that were posted keep it."""
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField()
+    """When it was announced."""
+    told_to = models.BigIntegerField(default=0)
+    """Of all tenants: the last one, by its row, whose audit log says it. Those made later are told by their reports."""
+    withdrawal_told_to = models.BigIntegerField(default=0)
+    """The same of its end."""
 
     class Meta:
         constraints = (

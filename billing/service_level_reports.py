@@ -30,11 +30,13 @@ from penstock.rules.service_levels import (
     OPERATIONS,
     PRODUCE,
     WINDOW_S,
+    Announced,
     Counts,
     FailedMinute,
     LatencyMonth,
     OperationMonth,
     ServiceLevel,
+    held,
     latency_month,
     operation_month,
 )
@@ -44,6 +46,7 @@ from tenants.models import Tenant
 
 LEADERLESS_MAX = 50
 """Topics that are named."""
+ANNOUNCED_MAX = 50
 PER_MILLES = (500, 950, 990, 999)
 _NO_PRICES = ("USD", 6)
 """Currency and minor digits of a month that has no invoice and no prices: it credits nothing."""
@@ -101,6 +104,8 @@ class MonthReport:
     """By `leaderless_partitions.with_partitions`, the longest first; None: they cannot be read now."""
     leaderless_partitions_more: int = 0
     """Beside those that are named."""
+    announced: tuple[ServiceExclusion, ...] = ()
+    """What operators will take out, at most `ANNOUNCED_MAX`, the first one first."""
 
     @property
     def provisional(self) -> bool:
@@ -138,13 +143,15 @@ def month_report(tenant: Tenant, month: str, now: datetime) -> MonthReport:
     posted = ServiceLevelReport.objects.filter(tenant=tenant, month=first.date()).first()
     if posted is not None:
         document = documents.read_document(posted.document, ServiceLevelDocument, posted.public_id)
-        return _report(tenant, document, posted)
+        return _report(tenant, document, posted, now)
     if first > now or end <= price_actions.tenant_begins(tenant):
         raise _not_there(month)
-    return _report(tenant, measure(tenant, first, min(end, now)), None)
+    return _report(tenant, measure(tenant, first, min(end, now)), None, now)
 
 
-def _report(tenant: Tenant, document: ServiceLevelDocument, posted: ServiceLevelReport | None) -> MonthReport:
+def _report(
+    tenant: Tenant, document: ServiceLevelDocument, posted: ServiceLevelReport | None, now: datetime
+) -> MonthReport:
     first, end = month_bounds(document.month)
     return MonthReport(
         document=document,
@@ -153,6 +160,11 @@ def _report(tenant: Tenant, document: ServiceLevelDocument, posted: ServiceLevel
         latencies=_latencies(tenant, first.date(), end.date()),
         days=days_of(document),
         leaderless=_leaderless(tenant, first.date(), end.date()),
+        announced=tuple(
+            ServiceExclusion.objects.filter(
+                Q(tenant=None) | Q(tenant=tenant), withdrawn_at=None, from_at__gt=now
+            ).order_by("from_at", "pk")[:ANNOUNCED_MAX]
+        ),
     )
 
 
@@ -164,12 +176,7 @@ def measure(tenant: Tenant, first: datetime, end: datetime) -> ServiceLevelDocum
     bounds_s = (_second(begins) // WINDOW_S * WINDOW_S, _second(end) // WINDOW_S * WINDOW_S)
     bounds_s = (min(bounds_s), bounds_s[1])
     level = service_level_at(tenant, begins)
-    spans = [
-        Excluded(
-            id=one.public_id, from_s=_second(one.from_at), until_s=_second(one.until_at), reason=one.reason
-        )
-        for one in exclusions(first, end, tenant)
-    ]
+    spans = _excluded(tenant, first, end, bounds_s)
     out = [(one.from_s, one.until_s) for one in spans]
     own, slow = _windows(tenant, bounds_s), _slow(tenant, bounds_s)
     invoices, currency, minor_digits = _charges(tenant, first)
@@ -185,6 +192,29 @@ def measure(tenant: Tenant, first: datetime, end: datetime) -> ServiceLevelDocum
         currency=currency,
         minor_digits=minor_digits,
     )
+
+
+def _excluded(tenant: Tenant, first: datetime, end: datetime, bounds_s: tuple[int, int]) -> list[Excluded]:
+    announced = [
+        Announced(
+            id=row.public_id,
+            from_s=_second(row.from_at),
+            until_s=_second(row.until_at),
+            announced_s=_second(row.created_at),
+            reason=row.reason,
+        )
+        for row in exclusions(first, end, tenant)
+    ]
+    return [
+        Excluded(
+            id=span.id,
+            from_s=span.from_s,
+            until_s=span.until_s,
+            reason=span.reason,
+            announced_s=span.announced_s,
+        )
+        for span in held(announced, bounds_s)
+    ]
 
 
 _Windows = Sequence[tuple[int, int, int]]

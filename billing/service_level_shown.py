@@ -9,7 +9,8 @@ from msgspec import UNSET
 from billing.service_level_reports import Day, Latencies, MonthReport
 from penstock.contract.service_level_documents import LevelTier, ServiceLevelDocument
 from penstock.rules.rating import grouped_amount
-from penstock.rules.service_levels import LATENCY_MIN, WHOLE, percent
+from penstock.rules.service_level_months import FORMAT
+from penstock.rules.service_levels import BINDING, LATENCY_MIN, WHOLE, percent
 
 WINDOWS_SHOWN = 50
 """Windows with failures that are listed: the worst ones. The document has all."""
@@ -86,6 +87,8 @@ class ShownExclusion:
     until_at: datetime
     reason: str
     id: str
+    announced_at: datetime | None
+    """None: the document is older than announcements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,10 @@ class Shown:
     windows_more: int
     latencies: tuple[ShownLatency, ...]
     excluded: tuple[ShownExclusion, ...]
+    announced: tuple[ShownExclusion, ...]
+    """What will be taken out."""
+    coverage: str
+    """How much of the month was judged, and what becomes of the rest."""
     tiers: tuple[tuple[str, str], ...]
     """(below, credited)."""
     objective: ShownObjective | None
@@ -164,10 +171,25 @@ def shown(report: MonthReport) -> Shown:
         latencies=tuple(_latency(one) for one in report.latencies),
         excluded=tuple(
             ShownExclusion(
-                from_at=_moment(one.from_s), until_at=_moment(one.until_s), reason=one.reason, id=one.id
+                from_at=_moment(span.from_s),
+                until_at=_moment(span.until_s),
+                reason=span.reason,
+                id=span.id,
+                announced_at=None if span.announced_s is UNSET else _moment(span.announced_s),
             )
-            for one in document.excluded
+            for span in document.excluded
         ),
+        announced=tuple(
+            ShownExclusion(
+                from_at=row.from_at,
+                until_at=row.until_at,
+                reason=row.reason,
+                id=row.public_id,
+                announced_at=row.created_at,
+            )
+            for row in report.announced
+        ),
+        coverage=_coverage(document),
         tiers=_tiers(document.level.tiers),
         objective=_objective(document),
     )
@@ -175,6 +197,21 @@ def shown(report: MonthReport) -> Shown:
 
 def _tiers(tiers: Iterable[LevelTier]) -> tuple[tuple[str, str], ...]:
     return tuple((percent(tier.below_parts), f"{tier.basis_points / 100:g} %") for tier in tiers)
+
+
+def _coverage(document: ServiceLevelDocument) -> str:
+    said = [
+        f"{by.own + by.probe + by.few:,} of {by.own + by.probe + by.few + by.nothing:,} windows of {one.operation}"
+        for one in document.operations
+        if one.operation in BINDING
+        for by in (one.windows,)
+    ]
+    rest = (
+        "shares are of these alone"
+        if document.format < FORMAT
+        else "those that nothing judged count as windows without a failure"
+    )
+    return f"Judged were {' and '.join(said)}; {rest}."
 
 
 def _objective(document: ServiceLevelDocument) -> ShownObjective | None:

@@ -10,6 +10,7 @@ from billing import (
     anchor_actions,
     draft_actions,
     draft_queries,
+    exclusion_actions,
     import_actions,
     invoice_actions,
     period_actions,
@@ -91,6 +92,11 @@ def bill_run() -> None:
     except Exception:
         # A fault of the service. The next bill run publishes them.
         _log.exception("anchors were not published")
+    try:
+        exclusion_actions.tell_tenants(timezone.now())
+    except Exception:
+        # A fault of the service. The next bill run tells those that are left.
+        _log.exception("exclusions from service levels were not told to tenants")
     try:
         service_level_actions.post_months(timezone.now())
     except Exception:

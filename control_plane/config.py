@@ -159,6 +159,13 @@ class InvoicesConfig(Settings, frozen=True, kw_only=True):
     """What else an invoice says of it, a line each: address, registration, tax number, bank account."""
 
 
+class ServiceLevelsConfig(Settings, frozen=True, kw_only=True):
+    """What tenants are promised of exclusions."""
+
+    exclusion_notice_hours: Annotated[int, Meta(ge=1, le=720)] = 72
+    """Hours before its beginning at which time that operators take out of service levels is announced at the latest."""
+
+
 class PaymentsConfig(Settings, frozen=True, kw_only=True):
     """When invoices are due, what happens to those that are not paid, and how Stripe collects them."""
 
@@ -257,6 +264,7 @@ class Config(Settings, frozen=True, kw_only=True):
     invoices: InvoicesConfig = InvoicesConfig()
     """What invoices say of who issues them."""
     payments: PaymentsConfig = PaymentsConfig()
+    service_levels: ServiceLevelsConfig = ServiceLevelsConfig()
     """Payment of invoices."""
     price_book_file: Path | None = None
     """File with the price book; without it the built-in prices apply."""

@@ -4,6 +4,7 @@ both.
 
 import secrets
 import time
+from collections.abc import Sequence
 
 import grpc
 
@@ -44,17 +45,24 @@ def new_key() -> ApiKey:
 
 
 def put_key(
-    directory: DataDirectory, admin: AdminClient, key: ApiKey, *, tenant: str, name: str, owner: str = ""
+    directory: DataDirectory,
+    admin: AdminClient,
+    key: ApiKey,
+    *,
+    tenant: str,
+    name: str,
+    owner: str = "",
+    bindings: Sequence[pb.Binding] = (),
 ) -> int:
-    """Make `key` valid, of the principal `owner` (empty: of none), and wait until every active broker knows it; returns
-    its principal number."""
+    """Make `key` valid, of the principal `owner` (empty: of none), with these scopes, and wait until every active
+    broker knows it; returns its principal number."""
     credential = make_credential(
         key,
         pepper_version=PEPPER_VERSION,
         pepper=read_pepper(directory),
         salts=secrets.token_bytes(2 * SCRAM_SALT_BYTES),
     )
-    answer = admin.put_key(credential, tenant=tenant, name=name, owner=owner)
+    answer = admin.put_key(credential, tenant=tenant, name=name, owner=owner, bindings=bindings)
     admin.wait_until_seen(answer.outcome)
     return answer.principal
 

@@ -42,7 +42,7 @@ from tenants.models import (
 )
 from tenants.password_line import hash_password
 from tenants.queries import is_kept, role_in, tenants_max_of, tenants_owned
-from tenants.roles import KEY_ROLES, Permission, Role
+from tenants.roles import Permission, Role, may_hold
 
 KIND_TENANT = "tenant"
 KIND_KEY = "key"
@@ -325,8 +325,10 @@ def create_key(
     text: KeyText | None = None,
     bound_to: dict[str, object] | None = None,
     within_service: bool = False,
+    verifies: bool = False,
 ) -> tuple[ApiKey, KeyText]:
-    """A key and its text, which is nowhere afterwards. `text`: a key that was written down before.
+    """A key and its text, which is nowhere afterwards. `text`: a key that was written down before. `verifies`: it
+    proves invoices and does nothing else.
 
     A key of a service account is the account's alone. Any other belongs to the person who acts, or to the person or
     account of the key that acts, and never may more than they may. A key ends with the key that made it.
@@ -343,7 +345,7 @@ def create_key(
     with transaction.atomic():
         maker = None
         if not within_service:
-            maker, last, own = _maker(actor, tenant)
+            maker, last, own = _maker(actor, tenant, verifies)
             check_open(Tenant.objects.get(pk=tenant.pk))
             account = account or own
             if account is not None:
@@ -361,6 +363,7 @@ def create_key(
             tenant=tenant,
             maker=maker,
             service_account=account,
+            verifies=verifies,
             key_id=text.key_id,
             name=name,
             pepper_version=credential.pepper_version,
@@ -439,9 +442,14 @@ def revoke_key(actor: Actor, key: ApiKey, *, reason: str = "") -> ApiKey:
     return locked
 
 
-def revoke_keys_of(actor: Actor, tenant: Tenant, person: Person, *, reason: str) -> int:
-    """Revoke every key of the tenant that the person made; how many. Part of the caller's transaction."""
+def revoke_keys_of(
+    actor: Actor, tenant: Tenant, person: Person, *, reason: str, verifying: bool = True
+) -> int:
+    """Revoke every key of the tenant that the person made; how many. `verifying`: those that only prove invoices, too.
+    Part of the caller's transaction.
+    """
     made = list(ApiKey.objects.filter(tenant=tenant, maker=person, revoked_at=None).order_by("pk"))
+    made = [key for key in made if verifying or not key.verifies]
     for key in made:
         revoke_key(actor, key, reason=reason)
     return len(made)
@@ -457,7 +465,9 @@ def touch_key(actor: Actor, key: ApiKey, *, at_least: int = 0) -> ApiKey:
     return locked
 
 
-def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None, ServiceAccount | None]:
+def _maker(
+    actor: Actor, tenant: Tenant, verifies: bool
+) -> tuple[Person | None, datetime | None, ServiceAccount | None]:
     """Who answers for a key that the actor makes, when it must end, and whose service account's key acts: looked at
     under the tenant's lock, so that no role falls meanwhile. Raises `Forbidden`.
     """
@@ -479,7 +489,7 @@ def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None
     elif actor.kind is ActorKind.PERSON:
         person = Person.objects.filter(public_id=actor.id).first()
     role = None if person is None else role_in(tenant, person)
-    if role not in KEY_ROLES:
+    if not may_hold(role, verifies=verifies):
         raise Forbidden(
             f"{Permission.KEYS_WRITE.value} is not for {'strangers' if role is None else role.value}"
         )

@@ -203,6 +203,8 @@ class ApiKey(DesiredObject):
     """Who made it, or made the key that made it: it never may more than they may now. None = the service's own, or a
     service account's, which outlives who made it.
     """
+    verifies = models.BooleanField(default=False)
+    """It proves invoices and does nothing else: roles that hold no other key may hold it."""
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)

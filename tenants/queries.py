@@ -26,7 +26,7 @@ from tenants.models import (
     Session,
     Tenant,
 )
-from tenants.roles import KEY_ROLES, TENANT_ROLES, OrganisationRole, Role, role_of
+from tenants.roles import KEY_ROLES, TENANT_ROLES, VERIFYING_ROLES, OrganisationRole, Role, role_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,16 +277,23 @@ def counted_keys(tenant: Tenant) -> QuerySet[ApiKey]:
 
 def keys_beyond_their_makers() -> QuerySet[ApiKey]:
     """Keys of every tenant, not revoked, whose maker may hold no keys there any more: for reconciliation."""
+    any_key, verifying = _of_makers(KEY_ROLES), _of_makers((*KEY_ROLES, *VERIFYING_ROLES))
+    beyond = (Q(verifies=False) & ~any_key) | (Q(verifies=True) & ~verifying)
+    return keys_of_all().filter(beyond, maker__isnull=False, revoked_at=None)
+
+
+def _of_makers(roles: Collection[Role]) -> Q:
+    """Keys whose maker has one of these roles, in the tenant or by its organisation."""
     may = Membership.objects.filter(
-        tenant=OuterRef("tenant"), person=OuterRef("maker"), person__is_active=True, role__in=KEY_ROLES
+        tenant=OuterRef("tenant"), person=OuterRef("maker"), person__is_active=True, role__in=roles
     )
     also = OrganisationMember.objects.filter(
         organisation__tenants=OuterRef("tenant"),
         person=OuterRef("maker"),
         person__is_active=True,
-        role__in=[role for role, of_tenant in TENANT_ROLES.items() if of_tenant in KEY_ROLES],
+        role__in=[role for role, of_tenant in TENANT_ROLES.items() if of_tenant in roles],
     )
-    return keys_of_all().filter(~Exists(may), ~Exists(also), maker__isnull=False, revoked_at=None)
+    return Q(Exists(may)) | Q(Exists(also))
 
 
 def key_for_delivery(public_id: str) -> ApiKey:

@@ -35,6 +35,8 @@ class Standing(StrEnum):
     """An API key that may do everything with the tenant's messages."""
     BOUND_KEY = "bound key"
     """An API key that is bound to a part of the topics."""
+    VERIFYING_KEY = "verifying key"
+    """An API key that proves invoices, and reads no message."""
     OPERATOR = "operator"
 
 
@@ -67,6 +69,8 @@ class Permission(StrEnum):
     WEBHOOKS_WRITE = "webhooks.write"
     USAGE_READ = "usage.read"
     INVOICES_READ = "invoices.read"
+    INVOICES_VERIFY = "invoices.verify"
+    """Make keys that prove invoices: they get counts, stamps and seals of the brokers, and no record."""
     PAYMENTS_WRITE = "payments.write"
     RECEIVABLES_READ = "receivables.read"
     RECEIVABLES_WRITE = "receivables.write"
@@ -86,7 +90,7 @@ _PEOPLE = (_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.BILLING, _S.AUDITOR)
 
 TABLE = MappingProxyType(
     {
-        Permission.TENANT_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
+        Permission.TENANT_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.VERIFYING_KEY, _S.OPERATOR}),
         Permission.TENANT_SUSPEND: frozenset({_S.OPERATOR}),
         # To reopen and to protect it, too.
         Permission.TENANT_CLOSE: frozenset({_S.OWNER, _S.OPERATOR}),
@@ -95,7 +99,7 @@ TABLE = MappingProxyType(
         # Only an owner makes or demotes owners, and every person may leave: the actions check both.
         Permission.PEOPLE_WRITE: frozenset({_S.OWNER, _S.ADMIN}),
         # A bound key sees the topics it is bound to.
-        Permission.TOPICS_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
+        Permission.TOPICS_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.VERIFYING_KEY, _S.OPERATOR}),
         Permission.TOPICS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
         # In the console. A key's own rights on messages are the brokers' to check.
         Permission.MESSAGES_READ: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
@@ -126,8 +130,9 @@ TABLE = MappingProxyType(
         Permission.WEBHOOKS_WRITE: frozenset({_S.OWNER, _S.ADMIN}),
         Permission.USAGE_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
         Permission.INVOICES_READ: frozenset(
-            {_S.OWNER, _S.ADMIN, _S.BILLING, _S.AUDITOR, _S.KEY, _S.OPERATOR}
+            {_S.OWNER, _S.ADMIN, _S.BILLING, _S.AUDITOR, _S.KEY, _S.VERIFYING_KEY, _S.OPERATOR}
         ),
+        Permission.INVOICES_VERIFY: frozenset({_S.OWNER, _S.ADMIN, _S.BILLING, _S.AUDITOR}),
         # How the tenant pays. A key has nothing to pay with.
         Permission.PAYMENTS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.BILLING}),
         Permission.RECEIVABLES_READ: frozenset({_S.OPERATOR}),
@@ -146,6 +151,13 @@ TABLE = MappingProxyType(
 KEY_ROLES = tuple(role for role in Role if Standing(role.value) in TABLE[Permission.KEYS_WRITE])
 """Who may hold keys. Brokers ask for a key's bindings alone, so each of these may do with messages, topics and groups
 all that a key may; what they differ in is asked over REST, of the key and of its maker's role."""
+VERIFYING_ROLES = tuple(role for role in Role if Standing(role.value) in TABLE[Permission.INVOICES_VERIFY])
+"""Who may hold keys that prove invoices and do nothing else."""
+
+
+def may_hold(role: Role | None, *, verifies: bool) -> bool:
+    """Whether who has this role may hold a key; `verifies`: one that proves invoices and does nothing else."""
+    return role in KEY_ROLES or (verifies and role in VERIFYING_ROLES)
 
 
 def allowed(standing: Standing, permission: Permission) -> bool:

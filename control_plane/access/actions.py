@@ -7,18 +7,31 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from control_plane.access import history
+from control_plane.access import history, queries
 from control_plane.access.models import KeyBinding
 from control_plane.audit.actor import Actor, ActorKind
 from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.contract.errors import Forbidden, InvalidRequest, LimitExceeded
-from penstock.rules.access import TOPIC, Scope, check_reads_audit_topic, check_scope, names_audit_topic
+from penstock.rules.access import (
+    ACCOUNT_KIND,
+    SERVICE,
+    TOPIC,
+    VERIFY,
+    Scope,
+    check_reads_audit_topic,
+    check_scope,
+    names_audit_topic,
+    only_verifies,
+)
+from penstock.rules.access_gains import described_right, right_beyond
 from penstock.rules.names import AUDIT_TOPIC, OPERATIONS, check_operations, check_topic_prefix
+from quotas.account_queries import own_limits
 from quotas.queries import limits_of
 from tenants import actions as tenants
 from tenants.models import ApiKey, Membership, Person, ServiceAccount, Tenant
 from tenants.queries import counted_keys, role_in
+from tenants.queries import key as key_of
 from tenants.roles import Permission, Role, Standing, allowed
 from tenants.service_accounts import actions as accounts
 
@@ -64,6 +77,7 @@ def create_key(
     with transaction.atomic():
         if not within_service:
             _check_count(tenant, replaces)
+            _check_gives_no_more(actor, tenant, account)
         key, text = tenants.create_key(
             actor,
             tenant,
@@ -72,6 +86,7 @@ def create_key(
             account=account,
             bound_to=_in_audit(all_scopes, account),
             within_service=within_service,
+            verifies=only_verifies(all_scopes),
         )
         KeyBinding.objects.bulk_create(
             KeyBinding(
@@ -84,6 +99,20 @@ def create_key(
             for scope in all_scopes
         )
     return key, text
+
+
+def create_verifying_key(
+    actor: Actor,
+    tenant: Tenant,
+    *,
+    name: str,
+    expires_at: datetime | None = None,
+    topic_prefix: str = "",
+) -> tuple[ApiKey, KeyText]:
+    """A key that proves invoices, of topics whose names begin so, and reads no message. Raises as `create_key`."""
+    check_topic_prefix(topic_prefix)
+    scope = Scope(resource=TOPIC, name=topic_prefix, operations=(VERIFY,))
+    return create_key(actor, tenant, name=name, expires_at=expires_at, scopes=[scope])
 
 
 def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey, KeyText, ApiKey]:
@@ -139,6 +168,32 @@ def _check_audit_scopes(actor: Actor, tenant: Tenant, scopes: Sequence[Scope]) -
     if role is None or not allowed(Standing(role.value), Permission.AUDIT_READ):
         raise Forbidden(
             f"{Permission.AUDIT_READ.value} is required of the person who makes a key that reads {AUDIT_TOPIC}"
+        )
+
+
+def _check_gives_no_more(actor: Actor, tenant: Tenant, account: ServiceAccount | None) -> None:
+    """A key makes keys for an account that may no more than its own principal, and for none where its own account has
+    limits: those would not hold for the other's. Under the tenant's lock, as the access list changes under it.
+    """
+    if actor.kind is not ActorKind.KEY or account is None:
+        return
+    maker = key_of(tenant, actor.id)
+    giver = queries.owner_of(maker)
+    if giver == SERVICE or maker.service_account_id == account.pk:
+        return
+    right = right_beyond(queries.access_list(tenant), f"{ACCOUNT_KIND}{account.public_id}", giver)
+    if right is not None:
+        raise Forbidden(
+            f"service account {account.name} may do what {giver} may not ({described_right(right)}): a key makes keys"
+            " for accounts that may no more than it; sign in as an owner or admin"
+        )
+    if (
+        maker.service_account is not None
+        and own_limits(tenant).filter(account=maker.service_account).exists()
+    ):
+        raise Forbidden(
+            f"{giver} has limits of its own, which would not hold for a key of {account.name}; use another key or"
+            " sign in as an owner or admin"
         )
 
 

@@ -20,6 +20,7 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import access as rules
 from penstock.rules.access import AccessList, Acl
 from penstock.rules.access_document import access_list_json, acl_document
+from penstock.rules.access_gains import described_right, right_given
 from penstock.rules.names import check_display_name
 from quotas.account_actions import remove_account_limits
 from quotas.queries import limits_of
@@ -40,14 +41,14 @@ def set_default(actor: Actor, tenant: Tenant, default: str) -> TenantAccessList:
     """What holds for what no entry speaks of. Raises `InvalidRequest`, `Forbidden` (it would lock its actor out)."""
     AccessList(default=default)
     with transaction.atomic():
-        row = locked_list(tenant)
+        row, rights = locked_list(tenant), rights_before(actor, tenant)
         before = row.default
         if before == default:
             return row
         row.default = default
         row.save(update_fields=["default", "updated_at"])
         record_default(actor, row, before=before)
-        return list_changed(actor, row)
+        return list_changed(actor, row, rights)
 
 
 def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[TenantAccessList, list[AclEntry]]:
@@ -59,7 +60,7 @@ def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[Tenan
     for acl in wanted:
         rules.check_can_exist(acl)
     with transaction.atomic():
-        row = locked_list(tenant)
+        row, rights = locked_list(tenant), rights_before(actor, tenant)
         _check_principals(tenant, (acl.principal for acl in wanted), everyone=True)
         known = {entry.fingerprint: entry for entry in queries.acls(tenant)}
         entries, made = [], []
@@ -85,17 +86,17 @@ def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[Tenan
                 object_id=entry.public_id,
                 after=in_audit(entry.acl),
             )
-        return list_changed(actor, row), entries
+        return list_changed(actor, row, rights), entries
 
 
 def remove_acl(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAccessList, AclEntry]:
     """The entry holds no longer. Raises `NotFound`, `Forbidden` (it would lock its actor out)."""
     with transaction.atomic():
-        row = locked_list(tenant)
+        row, rights = locked_list(tenant), rights_before(actor, tenant)
         entry = queries.acl(tenant, public_id)
         record_removal(actor, tenant, entry)
         AclEntry.objects.filter(pk=entry.pk).delete()
-        return list_changed(actor, row), entry
+        return list_changed(actor, row, rights), entry
 
 
 def clear(actor: Actor, tenant: Tenant) -> None:
@@ -104,7 +105,7 @@ def clear(actor: Actor, tenant: Tenant) -> None:
         entries, groups = queries.acls(tenant).count(), queries.groups(tenant).count()
         if not entries and not groups:
             return
-        row = locked_list(tenant)
+        row, rights = locked_list(tenant), rights_before(actor, tenant)
         AclEntry.objects.filter(tenant=tenant).delete()
         PrincipalGroup.objects.filter(tenant=tenant).delete()
         audit.record(
@@ -114,7 +115,7 @@ def clear(actor: Actor, tenant: Tenant) -> None:
             object_id=row.public_id,
             before={"entries": entries, "groups": groups},
         )
-        list_changed(actor, row)
+        list_changed(actor, row, rights)
 
 
 def touch(actor: Actor, row: TenantAccessList, *, at_least: int = 0) -> TenantAccessList:
@@ -181,7 +182,7 @@ def create_group(
     """Raises `InvalidRequest`, `NotFound` (a member is not the tenant's), `AlreadyExists`, `LimitExceeded`."""
     check_display_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     with transaction.atomic():
-        row = locked_list(tenant)
+        row, rights = locked_list(tenant), rights_before(actor, tenant)
         _check_principals(tenant, members, everyone=False)
         try:
             with transaction.atomic():
@@ -197,7 +198,7 @@ def create_group(
             object_id=group.public_id,
             after={"name": name, "members": group.members},
         )
-        return list_changed(actor, row), group
+        return list_changed(actor, row, rights), group
 
 
 def set_members(
@@ -205,7 +206,7 @@ def set_members(
 ) -> tuple[TenantAccessList, PrincipalGroup]:
     """The members, all of them. Raises as `create_group`; `InvalidRequest` for groups in a circle."""
     with transaction.atomic():
-        row = locked_list(tenant)
+        row, rights = locked_list(tenant), rights_before(actor, tenant)
         group = queries.group(tenant, public_id)
         _check_principals(tenant, members, everyone=False)
         before, group.members = group.members, sorted(set(members))
@@ -220,13 +221,13 @@ def set_members(
             before={"members": before},
             after={"members": group.members},
         )
-        return list_changed(actor, row), group
+        return list_changed(actor, row, rights), group
 
 
 def remove_group(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAccessList, PrincipalGroup]:
     """Raises `NotFound`, `InUse` (entries or other groups name it)."""
     with transaction.atomic():
-        row = locked_list(tenant)
+        row, rights = locked_list(tenant), rights_before(actor, tenant)
         group = queries.group(tenant, public_id)
         principal = f"{rules.GROUP_KIND}{public_id}"
         entries = [one.public_id for one in queries.acls(tenant).filter(principal=principal).order_by("pk")]
@@ -247,7 +248,7 @@ def remove_group(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAc
             before={"name": group.name, "members": group.members},
         )
         PrincipalGroup.objects.filter(pk=group.pk).delete()
-        return list_changed(actor, row), group
+        return list_changed(actor, row, rights), group
 
 
 def _listed(one: str, several: str, names: Sequence[str]) -> str:
@@ -328,7 +329,7 @@ def _forget(actor: Actor, tenant: Tenant, principal: str) -> None:
     """Part of the caller's transaction, under the tenant's lock."""
     if queries.access_of(tenant) is None:
         return
-    row = locked_list(tenant)
+    row, rights = locked_list(tenant), rights_before(actor, tenant)
     named = queries.acls(tenant).filter(principal=principal)
     holding = [group for group in queries.groups(tenant) if principal in group.members]
     if not named.exists() and not holding:
@@ -348,7 +349,7 @@ def _forget(actor: Actor, tenant: Tenant, principal: str) -> None:
             before={"members": before},
             after={"members": group.members},
         )
-    list_changed(actor, row)
+    list_changed(actor, row, rights)
 
 
 # -- parts ----------------------------------------------------------------------------------------------
@@ -369,8 +370,15 @@ def locked_list(tenant: Tenant) -> TenantAccessList:
     )
 
 
-def list_changed(actor: Actor, row: TenantAccessList) -> TenantAccessList:
-    """Check the list as it is now, and deliver it. Raises `InvalidRequest`, `LimitExceeded`, `Forbidden`."""
+def rights_before(actor: Actor, tenant: Tenant) -> AccessList | None:
+    """The list as it is, for `list_changed` to compare with; None where the actor acts by no list. Under its lock."""
+    return queries.access_list(tenant) if actor.kind is ActorKind.KEY else None
+
+
+def list_changed(actor: Actor, row: TenantAccessList, before: AccessList | None) -> TenantAccessList:
+    """Check the list as it is now, and deliver it. `before`: from `rights_before`, ahead of the change. Raises
+    `InvalidRequest`, `LimitExceeded`, `Forbidden` (it locks its actor out, or gives what the actor does not have).
+    """
     now = queries.access_list(row.tenant)
     circle = rules.circle_among(now.members)
     if circle:
@@ -380,8 +388,24 @@ def list_changed(actor: Actor, row: TenantAccessList) -> TenantAccessList:
             + " holds ".join(names.get(one, one) for one in circle)
         )
     access_list_json(now)
+    if before is not None:
+        _check_gives_no_more(actor, row.tenant, before, now)
     _check_not_locked_out(actor, row.tenant)
     return _deliver(row, 0)
+
+
+def _check_gives_no_more(actor: Actor, tenant: Tenant, before: AccessList, now: AccessList) -> None:
+    """A key must give no one a right that its own principal does not have: else who is denied would change what denies.
+    People act by their role.
+    """
+    key = tenants.key(tenant, actor.id)
+    giver = queries.owner_of(key)
+    right = None if giver == rules.SERVICE else right_given(before, now, giver, queries.principals(tenant))
+    if right is not None:
+        raise Forbidden(
+            f"the change would allow {described_right(right)} to {right.principal or rules.EVERYONE}, which"
+            f" {giver} itself may not do: a key gives no right that it does not have; sign in as an owner or admin"
+        )
 
 
 def _check_not_locked_out(actor: Actor, tenant: Tenant) -> None:

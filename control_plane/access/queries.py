@@ -10,6 +10,7 @@ from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup, Te
 from penstock.contract.errors import NotFound
 from penstock.rules import access as rules
 from penstock.rules.access import Access, AccessList, Question
+from penstock.rules.access_gains import is_unlimited, right_by_new_name
 from tenants.models import ApiKey, Person, ServiceAccount, Tenant
 from tenants.queries import people, people_with_roles
 from tenants.roles import KEY_ROLES
@@ -121,6 +122,9 @@ def group_names(tenant: Tenant) -> dict[str, str]:
     return {f"{rules.GROUP_KIND}{row.public_id}": row.name for row in groups(tenant).order_by("name")}
 
 
+GIVES_NO_MORE = "; with a key it gives no right that it does not have itself"
+"""What an answer adds for a principal that may change the list, while something is denied to it."""
+
 # -- answers --------------------------------------------------------------------------------------------
 
 
@@ -177,6 +181,12 @@ class KeyRights:
         )
         return self._access.decide(asked).allowed
 
+    def gained_by_name(self, old: str, new: str) -> Question | None:
+        """A right that its principal would have on a topic under a new name and has not under its old one."""
+        if self._access is None or self.owner == rules.SERVICE:
+            return None
+        return right_by_new_name(self._access.rules, self.owner, rules.TOPIC, old, new)
+
     def allows(self, operation: str, resource: str, name: str) -> bool:
         """May the key do it?"""
         return rules.scopes_grant(self._scopes, operation, resource, name) and self.principal_allows(
@@ -186,7 +196,8 @@ class KeyRights:
 
 def answer_for_key(key: ApiKey, operation: str, resource: str, name: str, address: str) -> KeyAnswer:
     """May the key do this from there, and why not?"""
-    found = answer_for(key.tenant, owner_of(key), operation, resource, name, address)
+    asked = rules.asked_of_principal(operation)
+    found = answer_for(key.tenant, owner_of(key), asked, resource, name, address)
     granted = rules.scopes_grant(scopes_of(key), operation, resource, name)
     why = found.reason
     valid = True
@@ -240,17 +251,19 @@ def _answers(
     rules.check_resource(resource, name, resource != rules.TENANT, (operation,))
     rows = {row.acl: row for row in acls(tenant).order_by("pk")}
     ready = Access(access_list(tenant))
+    manages = (operation, resource) == (rules.ALTER, rules.TENANT)
     answers = []
     for principal, called in names.items():
         decision = ready.decide(
             Question(principal=principal, operation=operation, resource=resource, name=name, address=address)
         )
+        bounded = "" if is_unlimited(ready.rules, principal) else GIVES_NO_MORE
         answers.append(
             Answer(
                 principal=principal,
                 name=called,
                 allowed=decision.allowed,
-                reason=decision.reason,
+                reason=decision.reason + (bounded if decision.allowed and manages else ""),
                 entry=None if decision.acl is None else rows.get(decision.acl),
             )
         )

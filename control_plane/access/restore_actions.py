@@ -69,7 +69,7 @@ def restore_acl(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAcc
     entries), `InvalidRequest` (a topic that cannot be), `Forbidden` (it would lock its actor out).
     """
     with transaction.atomic():
-        row = list_actions.locked_list(tenant)
+        row, rights = list_actions.locked_list(tenant), list_actions.rights_before(actor, tenant)
         there = queries.acls(tenant).filter(public_id=public_id).first()
         if there is not None:
             return row, there
@@ -78,7 +78,7 @@ def restore_acl(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAcc
         acl = history.acl_in(removal)
         _check_there(history.gone(tenant, {acl.principal}), f"entry {public_id}")
         made, entry = _put(actor, tenant, public_id, acl)
-        return (list_actions.list_changed(actor, row) if made else row), entry
+        return (list_actions.list_changed(actor, row, rights) if made else row), entry
 
 
 def restore_list(
@@ -95,7 +95,7 @@ def restore_list(
     Raises as `restore_acl`; `NotFound` names principals that are gone, unless `leave_out_gone`.
     """
     with transaction.atomic():
-        row = list_actions.locked_list(tenant)
+        row, rights = list_actions.locked_list(tenant), list_actions.rights_before(actor, tenant)
         if (version is None) == (at is None):
             raise InvalidRequest("version: either this or at required")
         number = version if version is not None else history.version_at(tenant, _moment(at))
@@ -131,7 +131,7 @@ def restore_list(
             },
         )
         return ListRestored(
-            row=list_actions.list_changed(actor, row),
+            row=list_actions.list_changed(actor, row, rights),
             added=tuple(added),
             removed=way.remove,
             left_out=dict(way.gone),
@@ -194,7 +194,7 @@ def restore_group(
     if name is not None:
         check_display_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     with transaction.atomic():
-        row = list_actions.locked_list(tenant)
+        row, rights = list_actions.locked_list(tenant), list_actions.rights_before(actor, tenant)
         known = history.of_group(tenant, public_id)
         group = queries.groups(tenant).filter(public_id=public_id).first()
         if group is not None and name is not None:
@@ -228,7 +228,7 @@ def restore_group(
             before={} if before is None else {"name": group.name, "members": before},
             after={"name": group.name, "members": wanted, "restored_version": chosen.number},
         )
-        return GroupRestored(row=list_actions.list_changed(actor, row), group=group, left_out=missing)
+        return GroupRestored(row=list_actions.list_changed(actor, row, rights), group=group, left_out=missing)
 
 
 def _new_group(tenant: Tenant, public_id: str, name: str, members: list[str]) -> PrincipalGroup:
@@ -259,7 +259,7 @@ def restore_account(
         check_display_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     principal = f"{rules.ACCOUNT_KIND}{public_id}"
     with transaction.atomic():
-        row = list_actions.locked_list(tenant)
+        row, rights = list_actions.locked_list(tenant), list_actions.rights_before(actor, tenant)
         account = ServiceAccount.objects.filter(tenant=tenant, public_id=public_id).first()
         if account is None:
             raise NotFound(f"service account {public_id[:64]!r} does not exist")
@@ -293,7 +293,7 @@ def restore_account(
             elif principal not in group.members:
                 groups.append(_hold_again(actor, tenant, group, principal, change.sequence))
         if entries or groups:
-            row = list_actions.list_changed(actor, row)
+            row = list_actions.list_changed(actor, row, rights)
         return AccountRestored(
             row=row,
             account=account,

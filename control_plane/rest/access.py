@@ -242,5 +242,6 @@ def _asked(request: Request) -> tuple[str, str, str, str]:
         if not given.get(required):
             raise InvalidRequest(f"{required}: required")
     resource, name = given["resource"], given.get("name", "")
-    rules.check_resource(resource, name, resource != rules.TENANT, (given["operation"],))
+    of_key = "key" in given and resource == rules.TOPIC and given["operation"] == rules.VERIFY
+    rules.check_resource(resource, name, resource != rules.TENANT, () if of_key else (given["operation"],))
     return given["operation"], resource, name, given.get("address", "")

@@ -69,7 +69,9 @@ class ScopeInput(shapes.StrictSerializer):
     name = serializers.CharField(max_length=300, required=False, allow_blank=True, trim_whitespace=False)
     pattern = PatternField(required=False)
     operations = _operations(
-        required=False, help_text=f"{_OPERATIONS_HELP} Without any: describe, produce, consume, delete."
+        required=False,
+        help_text=f"{_OPERATIONS_HELP} Of a topic also verify: read what proves invoices, and no message. Without any:"
+        " describe, produce, consume, delete.",
     )
 
 

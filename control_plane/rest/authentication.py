@@ -13,7 +13,7 @@ from tenants import queries, tokens
 from tenants.key_use.actions import note_key_used
 from tenants.key_use.peppers import rehash_shown
 from tenants.models import ApiKey
-from tenants.roles import KEY_ROLES, Role
+from tenants.roles import Role, may_hold
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -79,7 +79,7 @@ def _why_not(key: ApiKey, role: Role | None) -> str:
         return f"tenant {key.tenant.public_id} is closed"
     if key.tenant.suspended:
         return f"tenant {key.tenant.public_id} is suspended"
-    if key.maker is not None and role not in KEY_ROLES:
+    if key.maker is not None and not may_hold(role, verifies=key.verifies):
         return f"the API key {key.public_id} is not valid: its maker may no longer have keys"
     return ""
 

@@ -11,6 +11,7 @@ from control_plane.api.parameters import TENANT_HEADER
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import Forbidden, InvalidRequest
 from penstock.rules.access import ALTER, DESCRIBE, TENANT, TOPIC
+from penstock.rules.access_gains import described_right
 from tenants import queries
 from tenants.factors import queries as factors
 from tenants.models import ApiKey, OperatorToken, Person, Tenant
@@ -95,6 +96,15 @@ class TenantAccess:
                 f"topic {name[:64]!r}: the access list does not allow {operation} to {self.rights.owner}"
             )
 
+    def require_rename(self, old: str, new: str) -> None:
+        """Raise `Forbidden` if the caller may do more to a topic called `new` than to one called `old`."""
+        right = None if self.rights is None else self.rights.gained_by_name(old, new)
+        if right is not None:
+            raise Forbidden(
+                f"topic {old[:64]!r}: called {new[:64]!r} it would allow {described_right(right)} to {right.principal},"
+                " which the access list does not allow; keep its name"
+            )
+
 
 def caller_of(request: Request) -> Caller | None:
     """Who sent the request; None = the request has no credential."""
@@ -113,6 +123,7 @@ def access_of(caller: Caller, wanted: str | None) -> TenantAccess:
             raise queries.tenant_missing(wanted)
         rights = KeyRights(caller.key, caller.actor.source)
         standing = Standing.BOUND_KEY if rights.scoped else Standing.KEY
+        standing = Standing.VERIFYING_KEY if caller.key.verifies else standing
         return TenantAccess(
             tenant=caller.key.tenant,
             standing=standing,

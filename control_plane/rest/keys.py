@@ -51,6 +51,17 @@ class KeyInput(shapes.StrictSerializer):
     )
 
 
+class VerifyingKeyInput(shapes.StrictSerializer):
+    name = serializers.CharField(max_length=200)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+    topic_prefix = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=300,
+        help_text="It proves what topics hold whose names begin so. Without one: all, as a whole invoice needs.",
+    )
+
+
 class RotationInput(shapes.StrictSerializer):
     overlap_s = serializers.IntegerField(
         required=False,
@@ -172,6 +183,29 @@ class KeysView(TenantView):
             account=None if account is None else tenants.service_account(self.tenant, account),
             **wanted,
         )
+        withdraw = partial(actions.withdraw_key, self.actor, key)
+        return answer_change(
+            key, tenant_actions.KIND_KEY, NewKey, 201, {"key": text.reveal()}, take_back=withdraw
+        )
+
+
+class VerifyingKeysView(TenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.INVOICES_VERIFY}
+    dry_run = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="keys_create_verifying",
+        request=VerifyingKeyInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
+        responses={201: NewKey, 202: NewKey, **shapes.problems(403, 404, 409, 422)},
+    )
+    def post(self, request: Request) -> Response:
+        """Make a key that proves invoices (`penstock verify-invoice`) and does nothing else: it reads invoices, counts,
+        stamps and seals, and no message. Roles that hold no other key make it, too. Its text is in this answer only.
+        """
+        given = VerifyingKeyInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        key, text = actions.create_verifying_key(self.actor, self.tenant, **given.validated_data)
         withdraw = partial(actions.withdraw_key, self.actor, key)
         return answer_change(
             key, tenant_actions.KIND_KEY, NewKey, 201, {"key": text.reveal()}, take_back=withdraw

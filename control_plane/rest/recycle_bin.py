@@ -94,6 +94,8 @@ class RestoreTopicView(TenantView):
         before = queries.binned_topic(self.tenant, topic, self.access.visible)
         name = given.validated_data.get("name")
         self.access.require_topic(CREATE, before.name if name is None else name)
+        if name is not None:
+            self.access.require_rename(before.name, name)
         restored = bin_actions.restore_topic(self.actor, self.tenant, topic, name=name)
         take_back = partial(bin_actions.take_back_restore, self.actor, restored, before)
         return answer_change(restored, actions.KIND_TOPIC, ChangedTopic, take_back=take_back)

@@ -1,5 +1,6 @@
 """REST of service levels: a tenant's month with what it credits, and the time that operators take out of them."""
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.http import HttpResponse
@@ -10,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing import leaderless_partitions, service_level_actions, service_level_pdf, service_level_reports
+from billing import exclusion_actions, leaderless_partitions, service_level_pdf, service_level_reports
 from billing.service_level_models import REASON_LENGTH_MAX, ServiceExclusion
 from control_plane import config
 from control_plane.api import shapes
@@ -19,7 +20,7 @@ from control_plane.rest.costs import data_sets
 from control_plane.rest.views import OperatorView, TenantView
 from penstock.contract import documents
 from penstock.rules.service_level_months import latency_shown
-from penstock.rules.service_levels import LATENCY_MIN
+from penstock.rules.service_levels import EXCLUDED_WINDOWS_MAX, LATENCY_MIN
 from tenants.models import Tenant
 from tenants.roles import Permission
 
@@ -62,7 +63,7 @@ class LatencyMonthShape(serializers.Serializer[Any]):
     within_ms = serializers.IntegerField()
     target_parts = serializers.IntegerField(help_text="In parts of 10^9.")
     judged = serializers.IntegerField(
-        help_text=f"Windows with at least {LATENCY_MIN} good produce requests; others count neither way."
+        help_text=f"Windows with at least {LATENCY_MIN} good produce requests; others count as in time."
     )
     missed = serializers.IntegerField(help_text="Of them, windows that were too slow.")
     parts = serializers.IntegerField(allow_null=True, help_text=f"The share of windows in time. {_PARTS}")
@@ -79,6 +80,14 @@ class LeaderlessPartitionShape(serializers.Serializer[Any]):
     topic_id = serializers.CharField()
     partition = serializers.IntegerField()
     seconds = serializers.IntegerField(help_text="In which it had no leader, in all.")
+
+
+class AnnouncedShape(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    from_at = shapes.Moment()
+    until_at = shapes.Moment()
+    reason = serializers.CharField()
+    announced_at = shapes.Moment(source="created_at")
 
 
 class ServiceLevelShape(serializers.Serializer[Any]):
@@ -123,6 +132,11 @@ class ServiceLevelShape(serializers.Serializer[Any]):
         f" {leaderless_partitions.PARTITIONS_MAX}; null: it cannot be read now.",
     )
     leaderless_partitions_more = serializers.IntegerField(help_text="How many are beside these.")
+    announced = AnnouncedShape(
+        many=True,
+        help_text="Time to come that operators take out of service levels, the first at most"
+        f" {service_level_reports.ANNOUNCED_MAX}.",
+    )
     document = serializers.SerializerMethodField(
         help_text="The evidence: windows with failures, runs, exclusions, invoices. All other numbers follow from it."
     )
@@ -145,8 +159,12 @@ class ExclusionInput(shapes.StrictSerializer):
     tenant = serializers.CharField(
         required=False, default=None, allow_null=True, max_length=64, help_text="Its id. null: all tenants."
     )
-    from_at = serializers.DateTimeField()
-    until_at = serializers.DateTimeField(help_text="At most 31 days later.")
+    from_at = serializers.DateTimeField(
+        help_text="At least so many hours from now as the service promises (`service_levels.exclusion_notice_hours`)."
+    )
+    until_at = serializers.DateTimeField(
+        help_text=f"Of a month at most {EXCLUDED_WINDOWS_MAX} windows of five minutes are taken out of any tenant's."
+    )
     reason = serializers.CharField(max_length=REASON_LENGTH_MAX, help_text="Tenants see it in their reports.")
 
 
@@ -157,7 +175,7 @@ class ExclusionShape(serializers.Serializer[Any]):
     until_at = shapes.Moment()
     reason = serializers.CharField()
     withdrawn_at = shapes.Moment(allow_null=True, help_text="From then on it excludes nothing.")
-    created_at = shapes.Moment()
+    created_at = shapes.Moment(help_text="When it was announced.")
 
 
 class ServiceLevelView(TenantView):
@@ -213,22 +231,27 @@ class ExclusionsView(OperatorView):
         responses={200: shapes.listed("SlaExclusion", ExclusionShape(many=True)), **shapes.problems(403)},
     )
     def get(self, request: Request) -> Response:
-        """Operators: time that was taken out of service levels."""
+        """Operators: time that was or will be taken out of service levels."""
         return self.paged(ServiceExclusion.objects.select_related("tenant").order_by("pk"), ExclusionShape)
 
     @extend_schema(
         operation_id="sla_exclusions_create",
         request=ExclusionInput,
         parameters=[shapes.IDEMPOTENCY],
-        responses={201: ExclusionShape, **shapes.problems(403, 404)},
+        responses={201: ExclusionShape, **shapes.problems(403, 404, 422)},
     )
     def post(self, request: Request) -> Response:
-        """Operators: take a time out of the service levels of a tenant or of all, with a reason. Each five-minute
-        window that it touches counts neither way in months that are not posted yet.
+        """Operators: announce that a time to come is taken out of the service levels of a tenant or of all, with a
+        reason. Each five-minute window that it touches counts neither way. It stands in the audit log of each tenant
+        that it is about, and in their reports from now on.
         """
         given = ExclusionInput(data=request.data)
         given.is_valid(raise_exception=True)
-        row = service_level_actions.exclude(self.actor, **given.validated_data)
+        now, notice = timezone.now(), config.current().service_levels.exclusion_notice_hours
+        row = exclusion_actions.exclude(
+            self.actor, **given.validated_data, now=now, notice=timedelta(hours=notice)
+        )
+        exclusion_actions.tell_tenants(now)
         return Response(ExclusionShape(row).data, status=201)
 
 
@@ -240,7 +263,7 @@ class ExclusionView(OperatorView):
     )
     def get(self, request: Request, exclusion: str) -> Response:
         """Operators: one exclusion."""
-        return Response(ExclusionShape(service_level_actions.exclusion_of(exclusion)).data)
+        return Response(ExclusionShape(exclusion_actions.exclusion_of(exclusion)).data)
 
     @extend_schema(
         operation_id="sla_exclusions_withdraw",
@@ -249,5 +272,6 @@ class ExclusionView(OperatorView):
     )
     def delete(self, request: Request, exclusion: str) -> Response:
         """Operators: withdraw an exclusion. Months that were posted with it keep it."""
-        row = service_level_actions.withdraw(self.actor, exclusion, timezone.now())
+        row = exclusion_actions.withdraw(self.actor, exclusion, timezone.now())
+        exclusion_actions.tell_tenants(timezone.now())
         return Response(ExclusionShape(row).data)

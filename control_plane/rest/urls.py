@@ -112,6 +112,7 @@ urlpatterns = [
     path("bin/topics/<str:topic>", recycle_bin.BinnedTopicView.as_view()),
     path("bin/topics/<str:topic>/restore", recycle_bin.RestoreTopicView.as_view()),
     path("keys", keys.KeysView.as_view()),
+    path("keys:verifying", keys.VerifyingKeysView.as_view()),
     path("keys/<str:key>", keys.KeyView.as_view()),
     path("keys/<str:key>/rotate", keys.KeyRotationView.as_view()),
     path("keys/<str:key>/restore", history.KeyRestoreView.as_view()),

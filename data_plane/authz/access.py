@@ -27,6 +27,7 @@ from penstock.rules.access import (
     Access,
     Question,
     Scope,
+    asked_of_principal,
     is_audit_topic,
     scopes_grant,
 )
@@ -46,6 +47,8 @@ class Operation(Enum):
     DESCRIBE = "describe"
     DELETE = "delete"
     """Records of it: only keys that may do everything, or name it, can."""
+    VERIFY = "verify"
+    """Read what proves an invoice, without a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,8 @@ class KeyRights:
         if principal.tenant not in self._image.access_lists:
             return None
         ready = self._list_of(principal.tenant)
-        if ready.allows(key.owner, principal.address, operation.value, resource, name):
+        asked = asked_of_principal(operation.value)
+        if ready.allows(key.owner, principal.address, asked, resource, name):
             return None
         return (
             f"the access list of the tenant does not allow {operation.value} to"

@@ -88,6 +88,22 @@ class AwaitedAdmin:
             timeout=timeout,
         )
 
+    async def create_verifying_key(
+        self,
+        name: str,
+        *,
+        expires_at: datetime | None = None,
+        topic_prefix: str | None = None,
+        timeout: float | None = None,
+    ) -> NewKey:
+        return await asyncio.to_thread(
+            self._admin.create_verifying_key,
+            name,
+            expires_at=expires_at,
+            topic_prefix=topic_prefix,
+            timeout=timeout,
+        )
+
     async def rotate_key(self, key_id: str, *, overlap_s: int = 3600, timeout: float | None = None) -> NewKey:
         return await asyncio.to_thread(self._admin.rotate_key, key_id, overlap_s=overlap_s, timeout=timeout)
 

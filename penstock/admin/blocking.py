@@ -182,6 +182,27 @@ class Admin:
             body["service_account"] = service_account
         return new_key_of(self._rest.post("/v1/keys", body, timeout_s=timeout))
 
+    def create_verifying_key(
+        self,
+        name: str,
+        *,
+        expires_at: datetime | None = None,
+        topic_prefix: str | None = None,
+        timeout: float | None = None,
+    ) -> NewKey:
+        """Make an API key that proves invoices and does nothing else: it reads no message. Its text is in the answer
+        and nowhere else. Owners, admins and those of the roles billing and auditor make it. `topic_prefix` as in
+        `create_key`: without one it proves whole invoices. `expires_at` needs a time zone.
+        """
+        if expires_at is not None and expires_at.tzinfo is None:
+            raise ValueError(f"expires_at: {expires_at} has no time zone")
+        body: dict[str, Any] = {"name": name}
+        if expires_at is not None:
+            body["expires_at"] = expires_at.isoformat()
+        if topic_prefix is not None:
+            body["topic_prefix"] = topic_prefix
+        return new_key_of(self._rest.post("/v1/keys:verifying", body, timeout_s=timeout))
+
     def rotate_key(self, key_id: str, *, overlap_s: int = 3600, timeout: float | None = None) -> NewKey:
         """Make a key that takes the place of this one, with the same name, scopes and principal. Both are valid for
         `overlap_s` seconds, then the old one ends. Raises `InvalidRequest` (it is no longer valid, or not yours).

@@ -31,6 +31,7 @@ def key() -> None:
     examples=[
         "penstock key create --name shop",
         "penstock key create --name till --topic-prefix orders. --operation produce --expires-at 2027-01-31",
+        "penstock key create --name auditors --verifying",
     ],
 )
 @click.option("--name", required=True, help="What the key is for.")
@@ -52,6 +53,11 @@ def key() -> None:
     "with * is a prefix.",
 )
 @click.option("--service-account", metavar="ID", help="Whose key it is; without it: yours.")
+@click.option(
+    "--verifying",
+    is_flag=True,
+    help="It proves invoices (penstock verify-invoice) and does nothing else: it reads no message.",
+)
 @timeout_option
 def key_create(
     name: str,
@@ -60,19 +66,30 @@ def key_create(
     operations: tuple[str, ...],
     scopes: tuple[str, ...],
     service_account: str | None,
+    verifying: bool,
     timeout: float,
 ) -> None:
     """Make an API key. It is shown once."""
-    with closing(admin_client()) as admin, progress("Making a key"):
-        made = admin.create_key(
-            name,
-            expires_at=None if expires_at is None else expires_at.replace(tzinfo=UTC),
-            topic_prefix=topic_prefix,
-            operations=operations,
-            scopes=[scope_of(text) for text in scopes],
-            service_account=service_account,
-            timeout=timeout,
+    if verifying and (operations or scopes or service_account):
+        raise click.UsageError(
+            "--verifying says all that the key may: leave --operation, --scope and --service-account out"
         )
+    ends = None if expires_at is None else expires_at.replace(tzinfo=UTC)
+    with closing(admin_client()) as admin, progress("Making a key"):
+        if verifying:
+            made = admin.create_verifying_key(
+                name, expires_at=ends, topic_prefix=topic_prefix, timeout=timeout
+            )
+        else:
+            made = admin.create_key(
+                name,
+                expires_at=ends,
+                topic_prefix=topic_prefix,
+                operations=operations,
+                scopes=[scope_of(text) for text in scopes],
+                service_account=service_account,
+                timeout=timeout,
+            )
     _show_new(made)
 
 

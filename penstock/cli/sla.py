@@ -130,8 +130,12 @@ def sla_show(month: str | None, timeout: float) -> None:
     if worst:
         print_part("worst windows", ["from", "operation", "judged by", "requests", "failed", "good"], worst)
     for one in found["document"]["excluded"]:
-        said = [_moment(one["from_s"]), _moment(one["until_s"]), one["reason"]]
-        print_fact("excluded", said, f"Excluded  {said[0]} to {said[1]}: {one['reason']}")
+        since = _moment(one["announced_s"]) if "announced_s" in one else "-"
+        said = [_moment(one["from_s"]), _moment(one["until_s"]), one["reason"], since]
+        print_fact("excluded", said, f"Excluded  {said[0]} to {said[1]}, announced {since}: {one['reason']}")
+    for one in found.get("announced", ()):  # a server of the release before has none
+        said = [moment(one["from_at"]), moment(one["until_at"]), one["reason"]]
+        print_fact("announced", said, f"To come  {said[0]} to {said[1]} will be excluded: {one['reason']}")
 
 
 @sla.command(
@@ -176,12 +180,17 @@ def sla_verify(context: click.Context, month: str, timeout: float) -> None:
                 "month": proof.month,
                 "verdict": proof.verdict.value,
                 "credit_micro": proof.credit_micro,
+                "excluded": list(proof.excluded),
                 "wrong": list(proof.wrong),
                 "missing": list(proof.missing),
             }
         )
     else:
-        for kind, texts in (("wrong", proof.wrong), ("not shown", proof.missing)):
+        for kind, texts in (
+            ("excluded", proof.excluded),
+            ("wrong", proof.wrong),
+            ("not shown", proof.missing),
+        ):
             for text in texts:
                 print_fact(kind, [text], f"{kind}: {text}")
         print_fact("verdict", [proof.verdict.value], f"{month}: {proof.verdict.value}")
@@ -220,7 +229,7 @@ def sla_exclusions(token_file: Path | None, timeout: float) -> None:
 
 @sla.command(
     "exclude",
-    short_help="Take a time out of service levels, for operators.",
+    short_help="Announce time out of service levels, for operators.",
     examples=[
         "penstock sla exclude --from 2026-11-05T02:00:00Z --until 2026-11-05T03:00:00Z"
         " --reason 'announced maintenance' --token-file operator.token"
@@ -235,8 +244,9 @@ def sla_exclusions(token_file: Path | None, timeout: float) -> None:
 def sla_exclude(
     from_at: str, until_at: str, reason: str, tenant: str | None, token_file: Path | None, timeout: float
 ) -> None:
-    """Operators: take a time out of months that are not posted yet. Each five-minute window that it touches counts
-    neither way.
+    """Operators: announce that a time to come is taken out of service levels. Each five-minute window that it touches
+    counts neither way. Every tenant that it is about sees it at once in its audit log and its reports. It begins after
+    the service's notice, and at most eight hours of a month are taken out.
     """
     body = {"tenant": tenant, "from_at": from_at, "until_at": until_at, "reason": reason}
     with operator_client(token_file) as rest:

@@ -328,6 +328,12 @@ def _print(report: Report, *, away: str = _DELETED) -> None:
             )
         for text in finding.malformed:
             click.echo(f"{name}: {line(text)}")
+    by_headers = sum(finding.by_headers for finding in report.partitions)
+    if by_headers:
+        click.echo(
+            f"The key counts and reads no records: {counted(by_headers, 'batch')} were held to their headers, stamps"
+            " and seals, not to the checksum of their records."
+        )
     for text in report.receipts:
         click.echo(line(text))
     click.echo(f"Prices {report.price_book_sha256}, cut {line(report.cut)}")

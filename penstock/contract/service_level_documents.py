@@ -62,6 +62,8 @@ class Excluded(Strict, frozen=True):
     from_s: Second
     until_s: Second
     reason: Annotated[str, msgspec.Meta(max_length=200)]
+    announced_s: Second | msgspec.UnsetType = msgspec.UNSET
+    """When it was declared, before `from_s`. Only in format 4."""
 
 
 class ImperfectWindow(Strict, frozen=True):
@@ -126,7 +128,7 @@ class MeasuredLatency(Strict, frozen=True):
     judged: Windows
     missed: Annotated[tuple[SlowWindow, ...], msgspec.Meta(max_length=WINDOWS_MAX)]
     parts: Parts | None
-    """The share of judged windows in time."""
+    """The share of windows in time: of all that are not excluded; in formats below 4 of those that were judged."""
 
 
 class ChargedInvoice(Strict, frozen=True):
@@ -149,10 +151,13 @@ class ChargedInvoice(Strict, frozen=True):
 class ServiceLevelDocument(Strict, frozen=True):
     """Seconds are since 1970 UTC, spans half open, shares in parts of 10^9, amounts in micro-units. Format 2 has
     `latency`, in the level and of the month; 1 has neither. Format 3 has an invoice that is void, with or without
-    `latency`.
+    `latency`. In these a share is of the windows that were judged.
+
+    In format 4 a share is of all windows that are not excluded: one that nothing judged counts as one without a
+    failure. What is excluded was announced before, and is of `EXCLUDED_WINDOWS_MAX` windows at most.
     """
 
-    format: Literal[1, 2, 3]
+    format: Literal[1, 2, 3, 4]
     kind: Literal["service_level"]
     tenant: Name
     month: Month

@@ -37,6 +37,10 @@ CONSUME: Final = "consume"
 DELETE: Final = "delete"
 CREATE: Final = "create"
 ALTER: Final = "alter"
+VERIFY: Final = "verify"
+"""Of topics, in scopes of keys alone: read what proves an invoice, which is stamps, seals and headers of batches, and
+no record. Who may consume may, too; of the principal it takes that it may describe the topic.
+"""
 
 OPERATIONS_OF = MappingProxyType(
     {
@@ -268,9 +272,9 @@ def scope_grants(scope: Scope, operation: str, resource: str, name: str) -> bool
         return False
     if not _is_named(scope.name, scope.literal, name):
         return False
-    operations = scope.operations
-    if not operations:
-        return operation in (DESCRIBE, PRODUCE, CONSUME, DELETE)
+    operations = scope.operations or (DESCRIBE, PRODUCE, CONSUME, DELETE)
+    if operation == VERIFY:
+        return resource == TOPIC and (VERIFY in operations or CONSUME in operations)
     return operation in operations or operation == DESCRIBE
 
 
@@ -320,13 +324,25 @@ def _is_within(inner: Scope, outer: Scope) -> bool:
         return False
     plain = (DESCRIBE, PRODUCE, CONSUME, DELETE)
     given = outer.operations or plain
-    return all(operation in given or operation == DESCRIBE for operation in inner.operations or plain)
+    implied = {DESCRIBE, VERIFY} if CONSUME in given else {DESCRIBE}
+    return all(operation in given or operation in implied for operation in inner.operations or plain)
+
+
+def only_verifies(scopes: Sequence[Scope]) -> bool:
+    """Whether a key with these scopes reads what proves invoices, and nothing else."""
+    return bool(scopes) and all(scope.operations == (VERIFY,) for scope in scopes)
+
+
+def asked_of_principal(operation: str) -> str:
+    """The operation for which the access list is asked where a key's scopes were asked for this one."""
+    return DESCRIBE if operation == VERIFY else operation
 
 
 def check_scope(scope: Scope) -> None:
     """Raises `InvalidRequest` for a scope that means nothing."""
     if scope.resource:
-        check_resource(scope.resource, scope.name, scope.literal, scope.operations)
+        operations = [one for one in scope.operations if (scope.resource, one) != (TOPIC, VERIFY)]
+        check_resource(scope.resource, scope.name, scope.literal, operations)
         return
     for resource in (TOPIC, GROUP):
         _check_name(resource, scope.name, scope.literal)

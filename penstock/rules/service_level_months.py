@@ -4,7 +4,8 @@ The same functions make a report and check it, from windows, runs and invoices u
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Final, Literal
 
 from msgspec import UNSET
 
@@ -28,6 +29,7 @@ from penstock.contract.service_level_documents import (
 from penstock.rules.service_levels import (
     BINDING,
     DAY_S,
+    EXCLUDED_WINDOWS_MAX,
     LATENCY_MIN,
     MINUTES_A_WINDOW,
     OPERATIONS,
@@ -53,6 +55,8 @@ from penstock.rules.service_levels import (
 
 BEFORE_CREDIT = ("fee", "discount", "minimum")
 """Charges of an invoice that a service level credits a part of: what is paid for, whether by credit or by money."""
+FORMAT: Final = 4
+"""Of the documents that are written."""
 GRANT_PREFIX = "sla-"
 """Of the ids of these grants, which only service levels give."""
 KNOWN_LEVELS = {(one.name, one.version): one for one in SHIPPED_LEVELS}
@@ -204,7 +208,7 @@ def month_document(
     charge = max(0, sum(one.counted_micro for one in invoices))
     credit = credit_micro(charge, points, minor_digits)
     return ServiceLevelDocument(
-        format=document_format(invoices, latency=latency is not None),
+        format=FORMAT,
         kind="service_level",
         tenant=tenant,
         month=month,
@@ -225,8 +229,32 @@ def month_document(
     )
 
 
-def document_format(invoices: Iterable[ChargedInvoice], *, latency: bool) -> Literal[1, 2, 3]:
-    """The lowest that can say it, so that a month which needs nothing new keeps its hash."""
+def counted_windows(document: ServiceLevelDocument, windows: WindowsBySource) -> int:
+    """The windows of which shares are parts: all that are not excluded; in formats below 4 those that were judged."""
+    judged = windows.own + windows.probe + windows.few
+    return judged if document.format < FORMAT else judged + windows.nothing
+
+
+def excluded_lines(document: ServiceLevelDocument) -> list[str]:
+    """What was taken out of the month, in words."""
+    return [
+        f"{_minute(span.from_s)} to {_minute(span.until_s)} is excluded"
+        + (
+            ", and the document does not say since when that was known"
+            if span.announced_s is UNSET
+            else f", announced {_minute(span.announced_s)}"
+        )
+        + f": {span.reason}"
+        for span in document.excluded
+    ]
+
+
+def _minute(second: int) -> str:
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M}Z"
+
+
+def _older_format(invoices: Iterable[ChargedInvoice], *, latency: bool) -> Literal[1, 2, 3]:
+    """Of a document below `FORMAT`: the lowest that can say it."""
     if any(one.void is True for one in invoices):
         return 3
     return 2 if latency else 1
@@ -253,6 +281,7 @@ def differences(document: ServiceLevelDocument) -> Iterator[str]:
         return
     spans = [(one.from_s, one.until_s) for one in document.excluded]
     out = windows_of(spans, (document.from_s, document.until_s))
+    yield from _exclusion_differences(document, out)
     for one in document.operations:
         for text in _differences(one, document, count, out):
             yield f"{one.operation}: {text}"
@@ -273,9 +302,21 @@ def differences(document: ServiceLevelDocument) -> Iterator[str]:
     yield from _compared("grant", document.grant, wanted)
 
 
+def _exclusion_differences(document: ServiceLevelDocument, out: set[int]) -> Iterator[str]:
+    for span in document.excluded:
+        name = f"excluded {span.id}"
+        if (span.announced_s is UNSET) != (document.format < FORMAT):
+            yield f"{name}: format {FORMAT} says when it was announced, and no other does"
+        elif span.announced_s is not UNSET and span.announced_s > span.from_s:
+            yield f"{name}: begins at {span.from_s}, and was announced afterwards, at {span.announced_s}"
+    if document.format >= FORMAT and len(out) > EXCLUDED_WINDOWS_MAX:
+        yield f"excluded: {len(out)} windows, at most {EXCLUDED_WINDOWS_MAX} of a month may be"
+
+
 def day_parts(document: ServiceLevelDocument) -> dict[int, int]:
     """The lower mean of produce and fetch by the first second of each day; days that nothing judged have none."""
     found: dict[int, int] = {}
+    spans = [(span.from_s, span.until_s) for span in document.excluded]
     for one in document.operations:
         if one.operation not in BINDING:
             continue
@@ -284,7 +325,14 @@ def day_parts(document: ServiceLevelDocument) -> dict[int, int]:
             day = window.window_s // DAY_S * DAY_S
             lost[day] = lost.get(day, 0) + WHOLE - Counts(valid=window.valid, bad=window.bad).parts
         for measured_day in one.days:
-            parts = (measured_day.judged * WHOLE - lost.get(measured_day.day_s, 0)) // measured_day.judged
+            counted = measured_day.judged
+            if document.format >= FORMAT:
+                first = max(document.from_s, measured_day.day_s)
+                end = min(document.until_s, measured_day.day_s + DAY_S)
+                counted = (end - first) // WINDOW_S - len(windows_of(spans, (first, end)))
+            if counted < measured_day.judged:
+                continue  # a day that is none of the document's: `differences` names it
+            parts = (counted * WHOLE - lost.get(measured_day.day_s, 0)) // counted
             found[measured_day.day_s] = min(parts, found.get(measured_day.day_s, WHOLE))
     return dict(sorted(found.items()))
 
@@ -319,7 +367,8 @@ def _misplaced(
 
 def _latency_differences(document: ServiceLevelDocument, out: set[int]) -> Iterator[str]:
     latency, promised = document.latency, document.level.latency
-    wanted = document_format(document.invoices, latency=promised is not UNSET)
+    older = _older_format(document.invoices, latency=promised is not UNSET)
+    wanted = FORMAT if document.format == FORMAT else older
     if document.format != wanted or (latency is UNSET) != (promised is UNSET):
         yield f"latency: format {wanted} required, with latencies if the level promises them, else without"
     if latency is UNSET:
@@ -345,7 +394,8 @@ def _latency_differences(document: ServiceLevelDocument, out: set[int]) -> Itera
     least = good + (latency.judged - len(latency.missed)) * LATENCY_MIN
     if document.level.latency_ms is None and least > produce.valid - produce.bad:
         yield f"latency: judged windows have {least} good requests at least, the month {produce.valid - produce.bad}"
-    due = share_of(latency.judged - len(latency.missed), latency.judged)
+    counted = latency.judged if document.format < FORMAT else counted_windows(document, produce.windows)
+    due = share_of(counted - len(latency.missed), counted) if latency.judged else None
     yield from _compared("latency parts", latency.parts, due)
 
 
@@ -385,8 +435,11 @@ def _differences(
         yield f"valid is {one.valid}, and windows with failures alone have {own_valid}"
     if own_valid == one.valid and not seen[Source.PROBE] and one.valid and by.own > seen[Source.OWN]:
         yield f"valid is {one.valid}, and leaves nothing for windows without a failure"
-    minutes = judged * MINUTES_A_WINDOW
-    yield from _compared("mean_parts", one.mean_parts, (judged * WHOLE - lost) // judged if judged else None)
+    counted = counted_windows(document, by)
+    minutes = counted * MINUTES_A_WINDOW
+    yield from _compared(
+        "mean_parts", one.mean_parts, (counted * WHOLE - lost) // counted if judged else None
+    )
     yield from _compared(
         "minutes_parts",
         one.minutes_parts,

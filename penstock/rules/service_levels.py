@@ -1,7 +1,9 @@
 """What a month's service level was, and what it credits. Pure, in whole numbers.
 
 A month is its five-minute windows. Each window of an operation is judged by the tenant's own requests, by probes from
-outside where it had too few of its own, or by nothing; a window that nothing judged counts neither way and is named.
+outside where it had too few of its own, or by nothing. A share is of all windows that are not excluded: one that
+nothing judged counts as one without a failure, so that one bad minute among few requests is a minute of the month, and
+how many these are is stated. Where nothing at all was judged there is no share.
 
 | formula | says | as |
 |---|---|---|
@@ -12,12 +14,12 @@ outside where it had too few of its own, or by nothing; a window that nothing ju
 The lower `mean` of produce and fetch is binding. A share is in parts of `WHOLE`, rounded down, which is for the tenant.
 
 A level may promise latencies beside that: in so many of the windows 99 % of the good produce requests took at most so
-long. A window is judged by the tenant's own requests, from `LATENCY_MIN` good ones on; others count neither way. What
+long. A window is judged by the tenant's own requests, from `LATENCY_MIN` good ones on; others count as in time. What
 is below its share credits too, and of both credits the higher one counts: an outage is not credited twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from penstock.contract.invariant import invariant
@@ -39,6 +41,8 @@ RUN_MIN_S = 60
 WHOLE_POINTS = 10_000
 ALL_SECONDS = (1 << 60) - 1
 """Of a minute, as a bit each."""
+EXCLUDED_WINDOWS_MAX = 96
+"""Eight hours: no more of a month is taken out, whoever declares it."""
 
 
 class Source(StrEnum):
@@ -51,7 +55,7 @@ class Source(StrEnum):
     """Fewer requests of its own, as no probe ran."""
     NOTHING = "nothing"
     EXCLUDED = "excluded"
-    """An operator declared it, with a reason."""
+    """An operator announced it before, with a reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +175,9 @@ def _points(tiers: Sequence[Tier], parts: int | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationMonth:
-    """One operation of a month. Shares are None when no window was judged."""
+    """One operation of a month. Shares are of all windows that are not excluded: one that nothing judged counts as one
+    without a failure, and is stated. They are None when no window was judged.
+    """
 
     operation: str
     sources: Mapping[Source, int]
@@ -211,7 +217,8 @@ def operation_month(
     sources = dict.fromkeys(Source, 0)
     out = windows_of(excluded, bounds_s)
     sources[Source.EXCLUDED] = len(out)
-    valid = bad = judged = judged_parts = 0
+    counted = (end - first) // WINDOW_S - len(out)
+    valid = bad = judged = lost = 0
     imperfect: dict[int, tuple[Source, Counts]] = {}
     by_day: dict[int, int] = {}
     for window in sorted({*own, *probes}):
@@ -223,27 +230,27 @@ def operation_month(
         sources[source] += 1
         if source is Source.NOTHING:
             continue
-        judged, judged_parts = judged + 1, judged_parts + counts.parts
+        judged, lost = judged + 1, lost + WHOLE - counts.parts
         day = window // DAY_S * DAY_S
         by_day[day] = by_day.get(day, 0) + 1
         if counts.bad:
             imperfect[window] = (source, counts)
     sources[Source.NOTHING] += (end - first) // WINDOW_S - sum(sources.values())
-    counted = [
+    failing = [
         one
         for one in sorted(failed, key=lambda one: one.minute)
         if first <= one.minute * 60 < end and one.minute * 60 // WINDOW_S * WINDOW_S not in out
     ]
-    down = sum(1 for one in counted if one.down)
-    runs = runs_without_success(counted)
-    minutes = judged * MINUTES_A_WINDOW
+    down = sum(1 for one in failing if one.down)
+    runs = runs_without_success(failing)
+    minutes = counted * MINUTES_A_WINDOW
     seconds = sum(end - first for first, end in runs)
     return OperationMonth(
         operation=operation,
         sources=sources,
         valid=valid,
         bad=bad,
-        mean_parts=judged_parts // judged if judged else None,
+        mean_parts=(counted * WHOLE - lost) // counted if judged else None,
         minutes_parts=max(0, minutes - down) * WHOLE // minutes if judged else None,
         runs_parts=max(0, minutes * 60 - seconds) * WHOLE // (minutes * 60) if judged else None,
         down_minutes=down,
@@ -271,7 +278,7 @@ class LatencyMonth:
     missed: Mapping[int, tuple[int, int]]
     """(good requests, those that took too long) by the first second of each window that was not in time."""
     parts: int | None
-    """The share of judged windows in time; None when none was judged."""
+    """The share of all windows that are not excluded and not too slow; None when none was judged."""
 
 
 def too_slow_max(good: int) -> int:
@@ -299,7 +306,9 @@ def latency_month(
         too_slow = min(good, slow.get(window, 0))
         if too_slow > too_slow_max(good):
             missed[window] = (good, too_slow)
-    return LatencyMonth(judged=judged, missed=missed, parts=share_of(judged - len(missed), judged))
+    counted = (bounds_s[1] - bounds_s[0]) // WINDOW_S - len(out)
+    parts = share_of(counted - len(missed), counted) if judged else None
+    return LatencyMonth(judged=judged, missed=missed, parts=parts)
 
 
 def share_of(part: int, whole: int) -> int | None:
@@ -344,6 +353,34 @@ def windows_of(spans: Sequence[tuple[int, int]], bounds_s: tuple[int, int]) -> s
         begin = max(first, since // WINDOW_S * WINDOW_S)
         found.update(range(begin, min(end, until), WINDOW_S))
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """A span [from, until) in seconds that an operator takes out, and when it was announced."""
+
+    id: str
+    from_s: int
+    until_s: int
+    announced_s: int
+    reason: str
+
+
+def held(announced: Iterable[Announced], bounds_s: tuple[int, int]) -> list[Announced]:
+    """What is excluded of a month: of each span what was still to come when it was announced, and the first of them, as
+    long as no more than `EXCLUDED_WINDOWS_MAX` windows are out.
+    """
+    spans: list[Announced] = []
+    out: set[int] = set()
+    for span in sorted(announced, key=lambda each: (each.announced_s, each.from_s, each.id)):
+        from_s = max(span.from_s, -(-span.announced_s // WINDOW_S) * WINDOW_S)
+        if from_s >= span.until_s:
+            continue
+        touched = windows_of([(from_s, span.until_s)], bounds_s)
+        if len(out | touched) <= EXCLUDED_WINDOWS_MAX:
+            out |= touched
+            spans.append(replace(span, from_s=from_s))
+    return sorted(spans, key=lambda each: (each.from_s, each.id))
 
 
 def binding_parts(operations: Iterable[OperationMonth]) -> int | None:

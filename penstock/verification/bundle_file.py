@@ -113,6 +113,8 @@ class Read(Strict, frozen=True, tag_field="record", tag="read"):
     batches: bytes
     log_start_offset: Signed
     high_watermark: Signed
+    headers_only: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+    """The key that made the bundle may not read records: `batches` are their headers."""
 
 
 class Refusal(Strict, frozen=True, tag_field="record", tag="refusal"):

@@ -170,6 +170,7 @@ class Bundle:
             batches=record.batches,
             log_start_offset=record.log_start_offset,
             high_watermark=record.high_watermark,
+            headers_only=record.headers_only is True,
         )
 
     def _raise_refused(self, where: TopicPartition, of: str) -> None:

@@ -6,6 +6,8 @@ Everything is asked for once, so the bundle shows one moment, and proving from i
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from msgspec import UNSET
+
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicPartition
 from penstock.records.seal import Seal, pack_seal
@@ -102,6 +104,7 @@ class RecordedReads:
                 batches=answer.batches,
                 log_start_offset=answer.log_start_offset,
                 high_watermark=answer.high_watermark,
+                headers_only=True if answer.headers_only else UNSET,
             )
         )
         return answer

@@ -103,6 +103,8 @@ class PartitionFinding:
     bytes: int = 0
     batches: int = 0
     """Read and checked, of the whole range that was read."""
+    by_headers: int = 0
+    """Of them, batches whose records the key may not read: header, stamp and seal were held together."""
     segments_sealed: int = 0
     """Whole segments that agree with their seals."""
     by_seals: tuple[int, int] | None = None

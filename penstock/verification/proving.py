@@ -398,7 +398,7 @@ def _read_partition(
         elif not answer.stamps:
             check.nothing_more(answer.high_watermark)
         else:
-            check.feed(answer.stamps, answer.batches)
+            check.feed(answer.stamps, answer.batches, headers_only=answer.headers_only)
         tell(check.next_offset)
 
 

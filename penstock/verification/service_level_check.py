@@ -28,6 +28,7 @@ from penstock.rules.service_level_months import (
     charged_invoice,
     day_parts,
     differences,
+    excluded_lines,
     grant_reason,
     latency_shown,
 )
@@ -45,6 +46,8 @@ class ServiceLevelProof:
     wrong: tuple[str, ...]
     missing: tuple[str, ...]
     credit_micro: int
+    excluded: tuple[str, ...] = ()
+    """What operators took out of the month, with when they announced it and why."""
 
     @property
     def verdict(self) -> Verdict:
@@ -126,7 +129,11 @@ def check_service_level(
         else:
             wrong += _grant_differences(document, sha256, found)
     return ServiceLevelProof(
-        month=document.month, wrong=tuple(wrong), missing=tuple(missing), credit_micro=document.credit_micro
+        month=document.month,
+        wrong=tuple(wrong),
+        missing=tuple(missing),
+        credit_micro=document.credit_micro,
+        excluded=tuple(excluded_lines(document)),
     )
 
 

@@ -60,6 +60,8 @@ class StampedBatches:
     batches: bytes
     log_start_offset: int
     high_watermark: int
+    headers_only: bool = False
+    """The key may not read records: of each batch its header stands in `batches`."""
 
 
 class StampedReads:
@@ -77,6 +79,8 @@ class StampedReads:
         self._has_answered = False
         self._addresses: dict[int, str] = {}
         self._topics: dict[bytes, LiveTopic] = {}
+        self._headers_only: set[bytes] = set()
+        """Topics whose records the key may not read."""
 
     def __enter__(self) -> "StampedReads":
         return self
@@ -182,19 +186,30 @@ class StampedReads:
     def read(
         self, where: TopicPartition, offset: int, end_offset: int, bytes_max: int = READ_BYTES
     ) -> StampedBatches:
-        """Batches from the one that holds `offset` on. Raises `NotFound` for a topic that is not there, and
-        `BrokerUnavailable` after `patience_s`.
+        """Batches from the one that holds `offset` on; their headers where the key may verify and not consume. Raises
+        `NotFound` for a topic that is not there, and `BrokerUnavailable` after `patience_s`.
         """
-        request = proof_pb2.ReadStampedRequest(
-            topic_id=where.topic_id,
-            partition=where.partition,
-            offset=offset,
-            bytes_max=min(bytes_max, BATCH_BYTES_MAX_LIMIT),
-            end_offset=end_offset,
-        ).SerializeToString()
-        answer = self._ask_leader(
-            where, methods.READ_STAMPED, request, proof_pb2.ReadStampedResponse, f"offset {offset}"
-        )
+
+        def ask(headers_only: bool) -> proof_pb2.ReadStampedResponse:
+            request = proof_pb2.ReadStampedRequest(
+                topic_id=where.topic_id,
+                partition=where.partition,
+                offset=offset,
+                bytes_max=min(bytes_max, BATCH_BYTES_MAX_LIMIT),
+                end_offset=end_offset,
+                headers_only=headers_only,
+            ).SerializeToString()
+            return self._ask_leader(
+                where, methods.READ_STAMPED, request, proof_pb2.ReadStampedResponse, f"offset {offset}"
+            )
+
+        answer = ask(where.topic_id in self._headers_only)
+        if answer.error == ErrorCode.FORBIDDEN and where.topic_id not in self._headers_only:
+            headers = ask(headers_only=True)
+            # A broker of the release before knows no headers alone, and refuses as it did.
+            if headers.headers_only:
+                self._headers_only.add(where.topic_id)
+                answer = headers
         return StampedBatches(
             error=answer.error,
             message=answer.message,
@@ -202,6 +217,7 @@ class StampedReads:
             batches=answer.batches,
             log_start_offset=answer.log_start_offset,
             high_watermark=answer.high_watermark,
+            headers_only=answer.headers_only,
         )
 
     def _ask_leader(

@@ -27,7 +27,7 @@ from tenants.factors.queries import is_let_in
 from tenants.models import Invitation, Membership, Person, Tenant
 from tenants.people import queries
 from tenants.queries import role_in
-from tenants.roles import KEY_ROLES, Permission, Role, Standing, allowed
+from tenants.roles import Permission, Role, Standing, allowed, may_hold
 
 INVITATION_LENGTH = timedelta(days=7)
 PEOPLE_MAX = 500
@@ -184,8 +184,10 @@ def revoke_beyond(actor: Actor, tenant: Tenant, person: Person, *, reason: str) 
 
     Part of the transaction that took a role from them.
     """
-    if role_in(tenant, person) not in KEY_ROLES:
-        revoke_keys_of(actor, tenant, person, reason=reason)
+    role = role_in(tenant, person)
+    if not may_hold(role, verifies=False):
+        verifying = not may_hold(role, verifies=True)
+        revoke_keys_of(actor, tenant, person, reason=reason, verifying=verifying)
 
 
 def lock_people(tenant: Tenant) -> None:

@@ -60,7 +60,7 @@ COST = {
     "from_at": "2026-01-01T00:00:00Z",
 }  # fmt: skip
 EXCLUSION = {
-    "tenant": None, "from_at": "2026-01-01T00:00:00Z", "until_at": "2026-01-01T01:00:00Z", "reason": "a drill",
+    "tenant": None, "from_at": "2999-01-01T00:00:00Z", "until_at": "2999-01-01T01:00:00Z", "reason": "a drill",
 }  # fmt: skip
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "v1/tenants/<str:tenant>"): {"deletion_protection": True},

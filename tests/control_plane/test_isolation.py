@@ -36,12 +36,20 @@ from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from control_plane.webhooks import actions as webhooks
 from payments import actions as receivables
-from penstock.rules.access import Acl
+from penstock.rules.access import Acl, Scope
 from quotas.account_actions import set_account_limits
 from quotas.models import Budget
 from tenants import actions, tokens
 from tenants.factors import queries as factors
-from tenants.models import ApiKey, Membership, OperatorToken, OrganisationMember, Session, Tenant
+from tenants.models import (
+    ApiKey,
+    Membership,
+    OperatorToken,
+    OrganisationMember,
+    ServiceAccount,
+    Session,
+    Tenant,
+)
 from tenants.organisations import actions as organisations
 from tenants.people import actions as people
 from tenants.roles import Standing
@@ -58,6 +66,7 @@ from tests.control_plane.world import (
     make_house,
     make_organisation,
     make_person,
+    with_verifying_key,
 )
 from web.urls import urlpatterns
 
@@ -97,6 +106,8 @@ class Watched:
     """The name of an address's part -> the thing's id."""
     ended: dict[str, str] = field(repr=False)
     """Tokens that were good once, by what ended them."""
+    narrow: dict[str, tuple[Standing, str]] = field(repr=False)
+    """Keys of this tenant for which its topics do not exist, with what they are."""
 
     @property
     def tenant(self) -> Tenant:
@@ -104,7 +115,7 @@ class Watched:
 
 
 def watched_tenant() -> Watched:
-    house = make_house(CANARY)
+    house = with_verifying_key(make_house(CANARY))
     tenant = house.tenant
     owner = Membership.objects.get(tenant=tenant, role="owner").person
     by_owner = Actor(kind=ActorKind.PERSON, id=owner.public_id, request_id="r", source="192.0.2.7")
@@ -170,7 +181,37 @@ def watched_tenant() -> Watched:
             "credit_note": credit_note,
         },
         ended=_credentials_that_ended(tenant),
+        narrow=_keys_for_other_names(tenant, account),
     )
+
+
+def _keys_for_other_names(tenant: Tenant, denied: ServiceAccount) -> dict[str, tuple[Standing, str]]:
+    """`denied`: an account to which the list denies every topic that begins with the canary."""
+    other = "another."
+    made = {
+        "bound to another prefix": (
+            Standing.BOUND_KEY,
+            access.create_key(ACTOR, tenant, name="prefix", topic_prefix=other),
+        ),
+        "bound to another topic": (
+            Standing.BOUND_KEY,
+            access.create_key(
+                ACTOR,
+                tenant,
+                name="topic",
+                scopes=[Scope(resource="topic", name=f"{CANARY}.order", literal=True)],
+            ),
+        ),
+        "verifying another prefix": (
+            Standing.VERIFYING_KEY,
+            access.create_verifying_key(ACTOR, tenant, name="proof", topic_prefix=other),
+        ),
+        "of an account that is denied": (
+            Standing.KEY,
+            access.create_key(ACTOR, tenant, name="denied", account=denied),
+        ),
+    }
+    return {what: (standing, text.reveal()) for what, (standing, (_, text)) in made.items()}
 
 
 def _credentials_that_ended(tenant: Tenant) -> dict[str, str]:
@@ -275,7 +316,7 @@ def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[
     with rows_of_a_module(django_db_blocker):
         found = watched_tenant()
         everything_delivered()
-        yield found, make_house("umbrella")
+        yield found, with_verifying_key(make_house("umbrella"))
 
 
 @pytest.fixture
@@ -381,6 +422,47 @@ def test_the_tenants_own_find_the_thing(operation: Operation, watched: Watched) 
             or "before it is issued" in said
         )
         assert answer.status != 404 or known, said
+
+
+NARROW = (
+    "bound to another prefix",
+    "bound to another topic",
+    "verifying another prefix",
+    "of an account that is denied",
+)
+TOPICS = [row for row in MATRIX if {"name", "topic"} & set(row.values[0].parts)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("operation", TOPICS)
+def test_a_key_for_another_name_hears_of_a_topic_what_it_would_of_none(
+    operation: Operation, watched: Watched
+) -> None:
+    real = _any_things(watched)
+    nothing = {**real, **{part: _like(real[part]) for part in ("name", "topic")}}
+    before = _state(watched.tenant)
+    for what in NARROW:
+        standing, token = watched.narrow[what]
+        heard = [
+            call(operation.method, operation.address(things), operation.body, token=token)
+            for things in (real, nothing)
+        ]
+        wanted = 404 if standing in operation.may else 403
+        assert heard[0].status == wanted, (what, heard[0].status, heard[0].body)
+        assert _without_ids(heard[0], real) == _without_ids(heard[1], nothing), what
+    assert _state(watched.tenant) == before
+
+
+@pytest.mark.parametrize("operation", LISTS)
+def test_lists_of_a_key_for_another_name_do_not_name_the_topic(
+    operation: Operation, watched: Watched
+) -> None:
+    for what in NARROW:
+        standing, token = watched.narrow[what]
+        answer = call("GET", operation.path, token=token)
+        assert (answer.status == 403) == (standing not in operation.may), (what, answer.body)
+        said = json.dumps(answer.body) if isinstance(answer.body, dict | list) else str(answer.body)
+        for topic in (f"{CANARY}.orders", f"{CANARY}.binned", watched.things["topic"]):
+            assert topic not in said, (what, topic)
 
 
 def _any_things(watched: Watched) -> dict[str, str]:

@@ -19,7 +19,15 @@ from control_plane.topics.models import Topic
 from tenants.models import Membership, OrganisationMember, Tenant
 from tenants.roles import ORGANISATION_TABLE, TABLE, OrganisationPermission, Permission, Standing
 from tests.control_plane.rows_of_a_module import rows_of_a_module
-from tests.control_plane.world import ACTOR, House, call, make_house, make_organisation, make_person
+from tests.control_plane.world import (
+    ACTOR,
+    House,
+    call,
+    make_house,
+    make_organisation,
+    make_person,
+    with_verifying_key,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +37,8 @@ PEOPLE = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.BILLING, S.AUDITOR})
 WRITERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.KEY})
 OPERATOR = frozenset({S.OPERATOR})
 USAGE = PEOPLE | {S.KEY, S.OPERATOR}
-INVOICES = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR, S.KEY, S.OPERATOR})
+INVOICES = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR, S.KEY, S.VERIFYING_KEY, S.OPERATOR})
+VERIFIERS = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR})
 ACCESS_READERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR})
 AUDITORS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR})
 ACCESS_WRITERS = frozenset({S.OWNER, S.ADMIN, S.KEY})
@@ -117,6 +126,7 @@ MAY = {
     ("POST", "v1/bin/topics/<str:topic>/restore"): WRITERS,
     ("GET", "v1/keys"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
     ("POST", "v1/keys"): WRITERS,
+    ("POST", "v1/keys:verifying"): VERIFIERS,
     ("GET", "v1/keys/<str:key>"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
     ("DELETE", "v1/keys/<str:key>"): WRITERS,
     ("POST", "v1/keys/<str:key>/rotate"): WRITERS,
@@ -353,8 +363,9 @@ class _World:
 @pytest.fixture(scope="module")
 def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[_World]:
     with rows_of_a_module(django_db_blocker):
-        house = make_house("acme")
-        yield _World(house=house, stranger=make_house("other"), ids=_things(house))
+        house = with_verifying_key(make_house("acme"))
+        stranger = with_verifying_key(make_house("other"))
+        yield _World(house=house, stranger=stranger, ids=_things(house))
 
 
 @pytest.fixture
@@ -444,7 +455,16 @@ def test_those_may_who_may_and_nobody_else(method: str, route: str, world: _Worl
 def test_another_tenants_things_are_not_found(method: str, route: str, world: _World) -> None:
     house, stranger = world.house, world.stranger
     path = world.path(route)
-    for standing in (S.OWNER, S.ADMIN, S.DEVELOPER, S.BILLING, S.AUDITOR, S.KEY, S.BOUND_KEY):
+    for standing in (
+        S.OWNER,
+        S.ADMIN,
+        S.DEVELOPER,
+        S.BILLING,
+        S.AUDITOR,
+        S.KEY,
+        S.BOUND_KEY,
+        S.VERIFYING_KEY,
+    ):
         token = stranger.credentials[standing]
         allowed = standing in MAY[method, route]
         named = call(method, path, {}, token=token, tenant=house.tenant)
@@ -457,7 +477,7 @@ def test_another_tenants_things_are_not_found(method: str, route: str, world: _W
             )
         ):
             assert named.status == 403
-        elif route.startswith(ORGANISATION) and standing in (S.KEY, S.BOUND_KEY):
+        elif route.startswith(ORGANISATION) and standing in (S.KEY, S.BOUND_KEY, S.VERIFYING_KEY):
             assert named.status == 403, "no key has to do with organisations"
         else:
             assert named.status == 404, (standing, named.status, named.body)

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from importlib import import_module
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -45,7 +46,7 @@ def actor(house: House, role: Role) -> Actor:
     return Actor(kind=ActorKind.PERSON, id=person(house, role).public_id)
 
 
-def made_over_rest(token: str, **given: str) -> tuple[str, str]:
+def made_over_rest(token: str, **given: Any) -> tuple[str, str]:
     """(public id, text) of a new key."""
     answer = call("POST", "/v1/keys", {"name": "app", **given}, token=token)
     assert answer.status == 202, answer.body
@@ -187,6 +188,60 @@ def test_keys_from_before_learn_their_makers_from_the_audit_log(house: House) ->
     developer = person(house, Role.DEVELOPER)
     assert made_by[first.public_id] == made_by[second.public_id] == developer
     assert made_by[own.public_id] is None
+
+
+# -- keys that prove invoices ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", [Role.OWNER, Role.ADMIN, Role.BILLING, Role.AUDITOR])
+def test_each_role_that_reads_invoices_makes_a_key_that_proves_them_and_reads_no_message(
+    house: House, role: Role
+) -> None:
+    made = call(
+        "POST", "/v1/keys:verifying", {"name": "proof"}, token=house.credentials[Standing(role.value)]
+    )
+    assert made.status == 202, made.body
+    scope = {"resource": "topic", "name": "", "pattern": "prefix", "operations": ["verify"]}
+    assert made.body["scopes"] == [scope]
+    key = made.body["key"]
+    for path in ("invoices", "billing/chain", "topics"):
+        assert call("GET", f"/v1/{path}", token=key).status == 200, path
+    for method, path, body in (
+        ("GET", "usage", None), ("GET", "keys", None), ("GET", "acls", None), ("GET", "audit", None),
+        ("POST", "topics", {"name": "x"}), ("POST", "keys", {"name": "x"}), ("POST", "keys:verifying", {"name": "x"}),
+    ):  # fmt: skip
+        assert call(method, f"/v1/{path}", body, token=key).status == 403, path
+    asked = f"/v1/access/check?key={made.body['id']}&resource=topic&name=orders&operation="
+    owner = house.credentials[Standing.OWNER]
+    allowed = {
+        one: call("GET", asked + one, token=owner).body["allowed"]
+        for one in ("verify", "describe", "consume")
+    }
+    assert allowed == {"verify": True, "describe": True, "consume": False}
+
+
+def test_a_developer_makes_no_key_that_reads_invoices(house: House) -> None:
+    developer = house.credentials[Standing.DEVELOPER]
+    assert call("POST", "/v1/keys:verifying", {"name": "proof"}, token=developer).status == 403
+    _, key = made_over_rest(
+        developer, scopes=[{"resource": "topic", "pattern": "prefix", "operations": ["verify"]}]
+    )
+    assert call("GET", "/v1/invoices", token=key).status == 403
+
+
+def test_a_verifying_key_stays_with_a_role_that_may_hold_it_and_ends_with_the_person(house: House) -> None:
+    admin, owner = person(house, Role.ADMIN), actor(house, Role.OWNER)
+    token = house.credentials[Standing.ADMIN]
+    proof = call("POST", "/v1/keys:verifying", {"name": "proof"}, token=token).body
+    _, other = made_over_rest(token)
+    people.change_role(owner, house.tenant, admin.public_id, role="billing")
+    assert call("GET", "/v1/invoices", token=proof["key"]).status == 200
+    assert call("GET", "/v1/topics", token=other).status == 401
+    view = ClusterView(cluster_id="c", revision=1, controller=1, brokers=())
+    assert reconciliation.repair(view) == [], "it is not beyond its maker"
+    people.remove(owner, house.tenant, admin.public_id)
+    assert call("GET", "/v1/invoices", token=proof["key"]).status == 401
+    assert delivered_generations(proof["id"]) == [1, 2]
 
 
 # -- the last use at brokers ----------------------------------------------------------------------------

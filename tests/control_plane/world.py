@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.utils import timezone
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from control_plane import config
+from control_plane.access.actions import create_verifying_key
 from control_plane.access.models import KeyBinding
 from control_plane.api import metrics
 from control_plane.audit import actions as audit
@@ -83,6 +84,12 @@ def make_house(name: str) -> House:
     given |= _make_keys(tenant)
     given[Standing.OPERATOR] = actions.create_operator(ACTOR, name="op", tenant=SYSTEM_TENANT)
     return House(tenant=tenant, credentials=given)
+
+
+def with_verifying_key(house: House) -> House:
+    """The same house with a key that proves invoices and does nothing else."""
+    _, text = create_verifying_key(ACTOR, house.tenant, name="verifying")
+    return replace(house, credentials={**house.credentials, Standing.VERIFYING_KEY: text.reveal()})
 
 
 def _make_keys(tenant: Tenant) -> dict[Standing, str]:

@@ -1,4 +1,5 @@
-"""Reads that prove an invoice: batches with their stamps, as stored, and seals, to the tenant whose they are.
+"""Reads that prove an invoice: batches with their stamps, as stored, and seals, to the tenant whose they are. A key
+that only verifies gets the headers of the batches instead: no record stands in them.
 
 They are not metered. Each tenant has a budget of bytes for them on each broker, so that proving delays no other work.
 """
@@ -19,6 +20,7 @@ from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.v1 import proof_pb2 as pb
+from penstock.records.batch import BATCH_HEADER_BYTES
 from penstock.records.stamp import STAMP_BYTES
 
 KIB_PER_MINUTE = 600 * 1024
@@ -53,11 +55,14 @@ class ProofReads:
         principal = self._admit(caller)
         wanted = parsed(pb.ReadStampedRequest, request)
         response = pb.ReadStampedResponse()
+        operation = Operation.VERIFY if wanted.headers_only else Operation.CONSUME
+        size = 0
         try:
-            await self._read(self._leader(principal, wanted.topic_id, wanted.partition), wanted, response)
+            replica = self._leader(principal, operation, wanted.topic_id, wanted.partition)
+            size = await self._read(replica, wanted, response)
         except PenstockError as refusal:
             response.error, response.message = refusal.code, refusal.message
-        self._charge(principal, len(response.batches))
+        self._charge(principal, size)
         return response.SerializeToString()
 
     async def read_seals(self, caller: Caller, request: bytes) -> bytes:
@@ -68,7 +73,7 @@ class ProofReads:
         response = pb.ReadSealsResponse()
         size = 0
         try:
-            replica = self._leader(principal, wanted.topic_id, wanted.partition)
+            replica = self._leader(principal, Operation.VERIFY, wanted.topic_id, wanted.partition)
             response.log_generation = replica.log.usage.log_generation
             size = replica.log.usage.seals_size
             response.seals, response.more = replica.log.usage.packed_seals_above(
@@ -90,19 +95,20 @@ class ProofReads:
         read_kib = _CALL_KIB + size // _KIB
         self._budget.drain(principal.tenant, self._clock.monotonic_ms(), min(read_kib, KIB_AT_ONCE))
 
-    def _leader(self, principal: Principal, topic_id: bytes, partition: int) -> Replica:
-        """The replica, if it leads and the key may read it. Raises the refusal."""
+    def _leader(self, principal: Principal, operation: Operation, topic_id: bytes, partition: int) -> Replica:
+        """The replica, if it leads and the key may do that to it. Raises the refusal."""
         replica = self._find(TopicPartition(TopicId(topic_id), partition))
         if replica is None:
-            self._gate.refuse_unknown(principal, Operation.CONSUME, topic_id, partition)
-        self._gate.authorize(principal, Operation.CONSUME, replica.topic)
+            self._gate.refuse_unknown(principal, operation, topic_id, partition)
+        self._gate.authorize(principal, operation, replica.topic)
         if not replica.leadership(-1).ready or not self._confident():
             raise errors.LeaderNotReady(f"{replica.name}: the leader has not confirmed its log yet")
         return replica
 
     async def _read(
         self, replica: Replica, wanted: pb.ReadStampedRequest, response: pb.ReadStampedResponse
-    ) -> None:
+    ) -> int:
+        """Fill in the response. Returns how many bytes of batches were read for it."""
         log = replica.log
         replica.require_log_start()
         response.log_start_offset = log.log_start_offset
@@ -122,11 +128,17 @@ class ProofReads:
         except errors.CorruptLog as damage:
             replica.found_damage(damage.message)
             raise
-        count = size = 0
+        begins: list[int] = []
+        size = 0
         for base_offset, batch_size in _PLACES.iter_unpack(found.stamps):
             if base_offset >= end_offset:
                 break
-            count += 1
+            begins.append(size)
             size += batch_size
-        response.stamps = found.stamps[: count * STAMP_BYTES]
-        response.batches = b"".join(found.batches)[:size]
+        response.stamps = found.stamps[: len(begins) * STAMP_BYTES]
+        batches = b"".join(found.batches)[:size]
+        if wanted.headers_only:
+            batches = b"".join(batches[at : at + BATCH_HEADER_BYTES] for at in begins)
+            response.headers_only = True
+        response.batches = batches
+        return size

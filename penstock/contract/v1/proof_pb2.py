@@ -24,27 +24,27 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n penstock/contract/v1/proof.proto\x12\x0bpenstock.v1\"p\n\x12ReadStampedRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x12\x12\x11\n\tbytes_max\x18\x04 \x01(\r\x12\x12\n\nend_offset\x18\x05 \x01(\x12\"\xa0\x01\n\x13ReadStampedResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06stamps\x18\x03 \x01(\x0c\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x0c\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x12\x12\x16\n\x0elog_generation\x18\x07 \x01(\x04\"M\n\x10ReadSealsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0c\x61\x62ove_offset\x18\x03 \x01(\x12\"h\n\x11ReadSealsResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05seals\x18\x03 \x01(\x0c\x12\x0c\n\x04more\x18\x04 \x01(\x08\x12\x16\n\x0elog_generation\x18\x05 \x01(\x04\"\x18\n\x16ReadCommitmentsRequest\"t\n\x17ReadCommitmentsResponse\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\"\n\x04\x63uts\x18\x02 \x03(\x0b\x32\x14.penstock.v1.KeptCut\x12%\n\x06losses\x18\x03 \x03(\x0b\x32\x15.penstock.v1.KeptLoss\"\x8c\x01\n\x07KeptCut\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\t\x12\x10\n\x08start_ms\x18\x02 \x01(\x12\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\x12\x12\x0e\n\x06sha256\x18\x04 \x01(\t\x12\x18\n\x10\x62illing_sequence\x18\x05 \x01(\x04\x12\x14\n\x0c\x62illing_hash\x18\x06 \x01(\t\x12\x0f\n\x07kept_ms\x18\x07 \x01(\x12\"W\n\x08KeptLoss\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x16\n\x0elog_generation\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x12\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n penstock/contract/v1/proof.proto\x12\x0bpenstock.v1\"\x86\x01\n\x12ReadStampedRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x12\x12\x11\n\tbytes_max\x18\x04 \x01(\r\x12\x12\n\nend_offset\x18\x05 \x01(\x12\x12\x14\n\x0cheaders_only\x18\x06 \x01(\x08\"\xb6\x01\n\x13ReadStampedResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06stamps\x18\x03 \x01(\x0c\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x0c\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x12\x12\x16\n\x0elog_generation\x18\x07 \x01(\x04\x12\x14\n\x0cheaders_only\x18\x08 \x01(\x08\"M\n\x10ReadSealsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0c\x61\x62ove_offset\x18\x03 \x01(\x12\"h\n\x11ReadSealsResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05seals\x18\x03 \x01(\x0c\x12\x0c\n\x04more\x18\x04 \x01(\x08\x12\x16\n\x0elog_generation\x18\x05 \x01(\x04\"\x18\n\x16ReadCommitmentsRequest\"t\n\x17ReadCommitmentsResponse\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\"\n\x04\x63uts\x18\x02 \x03(\x0b\x32\x14.penstock.v1.KeptCut\x12%\n\x06losses\x18\x03 \x03(\x0b\x32\x15.penstock.v1.KeptLoss\"\x8c\x01\n\x07KeptCut\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\t\x12\x10\n\x08start_ms\x18\x02 \x01(\x12\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\x12\x12\x0e\n\x06sha256\x18\x04 \x01(\t\x12\x18\n\x10\x62illing_sequence\x18\x05 \x01(\x04\x12\x14\n\x0c\x62illing_hash\x18\x06 \x01(\t\x12\x0f\n\x07kept_ms\x18\x07 \x01(\x12\"W\n\x08KeptLoss\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x16\n\x0elog_generation\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x12\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'penstock.contract.v1.proof_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_READSTAMPEDREQUEST']._serialized_start=49
-  _globals['_READSTAMPEDREQUEST']._serialized_end=161
-  _globals['_READSTAMPEDRESPONSE']._serialized_start=164
-  _globals['_READSTAMPEDRESPONSE']._serialized_end=324
-  _globals['_READSEALSREQUEST']._serialized_start=326
-  _globals['_READSEALSREQUEST']._serialized_end=403
-  _globals['_READSEALSRESPONSE']._serialized_start=405
-  _globals['_READSEALSRESPONSE']._serialized_end=509
-  _globals['_READCOMMITMENTSREQUEST']._serialized_start=511
-  _globals['_READCOMMITMENTSREQUEST']._serialized_end=535
-  _globals['_READCOMMITMENTSRESPONSE']._serialized_start=537
-  _globals['_READCOMMITMENTSRESPONSE']._serialized_end=653
-  _globals['_KEPTCUT']._serialized_start=656
-  _globals['_KEPTCUT']._serialized_end=796
-  _globals['_KEPTLOSS']._serialized_start=798
-  _globals['_KEPTLOSS']._serialized_end=885
+  _globals['_READSTAMPEDREQUEST']._serialized_start=50
+  _globals['_READSTAMPEDREQUEST']._serialized_end=184
+  _globals['_READSTAMPEDRESPONSE']._serialized_start=187
+  _globals['_READSTAMPEDRESPONSE']._serialized_end=369
+  _globals['_READSEALSREQUEST']._serialized_start=371
+  _globals['_READSEALSREQUEST']._serialized_end=448
+  _globals['_READSEALSRESPONSE']._serialized_start=450
+  _globals['_READSEALSRESPONSE']._serialized_end=554
+  _globals['_READCOMMITMENTSREQUEST']._serialized_start=556
+  _globals['_READCOMMITMENTSREQUEST']._serialized_end=580
+  _globals['_READCOMMITMENTSRESPONSE']._serialized_start=582
+  _globals['_READCOMMITMENTSRESPONSE']._serialized_end=698
+  _globals['_KEPTCUT']._serialized_start=701
+  _globals['_KEPTCUT']._serialized_end=841
+  _globals['_KEPTLOSS']._serialized_start=843
+  _globals['_KEPTLOSS']._serialized_end=930
 # @@protoc_insertion_point(module_scope)

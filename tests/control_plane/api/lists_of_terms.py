@@ -50,7 +50,12 @@ def infrastructure_costs(house: House, said: object, numbers: range) -> None:
 
 def exclusions(house: House, said: object, numbers: range) -> None:
     ServiceExclusion.objects.bulk_create(
-        ServiceExclusion(from_at=BEGINNING, until_at=BEGINNING + timedelta(hours=n + 1), reason="a drill")
+        ServiceExclusion(
+            from_at=BEGINNING,
+            until_at=BEGINNING + timedelta(hours=n + 1),
+            reason="a drill",
+            created_at=BEGINNING,
+        )
         for n in numbers
     )
 

@@ -17,6 +17,8 @@ from control_plane.outbox.models import Delivery
 from daemon.data_set_store import FolderStore
 from data_plane.contract import usage_pb2
 from data_plane.contract.admin_client import AdminClient
+from data_plane.contract.admin_pb2 import Binding
+from local.provisioning import new_key, put_key
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT, TopicId
@@ -183,6 +185,16 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     assert report.problems == ()
     assert report.due_total_micro == invoice.total_micro
     assert sum(finding.segments_sealed for finding in report.partitions) > 0
+
+    # The same by a key that reads no message.
+    verifying = new_key()
+    scope = Binding(topic_prefix="", resource="topic", operations=("verify",))
+    put_key(
+        cluster.directory, cluster.admin, verifying, tenant=acme.public_id, name="verifying", bindings=[scope]
+    )
+    counted = prove_again(usage, BrokerTenant(name=acme.public_id, api_key=verifying.reveal()), invoice)
+    assert (counted.problems, counted.lines) == ((), report.lines)
+    assert all(finding.by_headers == finding.batches for finding in counted.partitions)
     internal.close()
 
 

@@ -12,6 +12,7 @@ from rest_framework.renderers import JSONRenderer
 
 from billing import (
     account_actions,
+    exclusion_actions,
     price_actions,
     probe_actions,
     queries,
@@ -22,12 +23,18 @@ from billing import (
 )
 from billing.models import DataSetState, Invoice, SlaWindow
 from billing.probe_counts import MinuteKey
-from billing.service_level_models import ProbeMinute, ServiceLevelReport, ServiceLevelStart, SlaMinute
+from billing.service_level_models import (
+    ProbeMinute,
+    ServiceExclusion,
+    ServiceLevelReport,
+    ServiceLevelStart,
+    SlaMinute,
+)
 from control_plane.audit import queries as audit
 from control_plane.rest.billing_shapes import ChainEntryShape
 from control_plane.rest.service_levels import ServiceLevelShape
 from penstock.contract import documents
-from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules.latency_buckets import bucket_of, middle_us
 from penstock.rules.service_level_months import differences, month_document
@@ -47,6 +54,7 @@ MONTH = "2026-09"
 FIRST, END = datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC)
 DUE = END + service_level_actions.GRACE
 WINDOWS = 30 * 288
+NOTICE = timedelta(days=3)
 PART = Part(first=0, end=5_000_000, size=900_000_000, day=FIRST.date())
 
 
@@ -103,6 +111,16 @@ def parts_of(found: ServiceLevelDocument, operation: str = "produce") -> Mapping
     }
 
 
+def excluded(
+    tenant: str | None, from_at: datetime, until_at: datetime, reason: str = "drill", **changes: Any
+) -> ServiceExclusion:
+    """Announced five days before, where the notice is three."""
+    now = changes.get("now", from_at - timedelta(days=5))
+    return exclusion_actions.exclude(
+        TESTER, tenant=tenant, from_at=from_at, until_at=until_at, reason=reason, now=now, notice=NOTICE
+    )
+
+
 # -- measured ---------------------------------------------------------------------------------------------------
 
 
@@ -119,9 +137,9 @@ def test_an_outage_of_known_length_goes_from_data_sets_to_each_formula(world: Wo
     found = document(acme)
     lost = {name: WHOLE - parts_of(found)[name] for name in ("mean_parts", "minutes_parts", "runs_parts")}
     for name, parts in lost.items():
-        assert abs(parts * 86_400 / WHOLE - 600) <= 6, name
+        assert abs(parts * 30 * 86_400 / WHOLE - 600) <= 6, name
     assert parts_of(found, "fetch")["mean_parts"] == WHOLE
-    assert found.binding_parts == parts_of(found)["mean_parts"] and found.basis_points == 1_000
+    assert found.binding_parts == parts_of(found)["mean_parts"] and found.basis_points == 0
     assert found.operations[0].runs[0].until_s - found.operations[0].runs[0].from_s == 600
     assert found.operations[0].windows.nothing == WINDOWS - 288
     assert list(differences(found)) == []
@@ -153,7 +171,7 @@ def test_probes_judge_what_a_tenant_did_not_ask_and_nothing_that_it_did(world: W
     (one,) = [one for one in document(acme).operations if one.operation == "produce"]
     assert (one.windows.own, one.windows.probe, one.windows.nothing) == (1, 2, WINDOWS - 3)
     assert [(row.source, row.valid, row.bad) for row in one.imperfect] == [("probe", 60, 30)] * 2
-    assert one.mean_parts == (WHOLE + 2 * WHOLE // 2) // 3
+    assert one.mean_parts == (WINDOWS - 1) * WHOLE // WINDOWS
     assert list(differences(document(acme))) == []
 
 
@@ -173,44 +191,100 @@ def test_an_excluded_span_counts_neither_way_and_only_for_whom_it_is(world: Worl
     world.spark()
     world.bill()
     last = FIRST + timedelta(days=1, minutes=-5)
-    made_one = service_level_actions.exclude(
-        TESTER,
-        tenant=acme.public_id,
-        from_at=last,
-        until_at=last + timedelta(minutes=1),
-        reason="moved the racks",
-    )
+    made_one = excluded(acme.public_id, last, last + timedelta(minutes=1), "moved the racks")
     assert document(acme).binding_parts == WHOLE
     assert document(acme).excluded[0].reason == "moved the racks"
     other_parts = document(other).binding_parts
     assert other_parts is not None and other_parts < WHOLE
-    service_level_actions.withdraw(TESTER, made_one.public_id, DUE)
-    service_level_actions.withdraw(TESTER, made_one.public_id, DUE)
+    exclusion_actions.withdraw(TESTER, made_one.public_id, DUE)
+    exclusion_actions.withdraw(TESTER, made_one.public_id, DUE)
     assert document(acme).binding_parts == other_parts
     actions = [entry.action for entry in audit.entries(acme.public_id) if entry.action.startswith("sla_")]
     assert sorted(actions) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
 
 
-def test_an_exclusion_needs_a_reason_a_short_time_and_a_tenant_that_exists(db: None) -> None:
-    def exclude(**changes: Any) -> None:
-        values = {"tenant": None, "from_at": FIRST, "until_at": END, "reason": "drill"}
-        service_level_actions.exclude(TESTER, **{**values, **changes})
-
-    for wrong in ({"reason": " "}, {"reason": "a\nb"}, {"reason": "x" * 201}, {"until_at": FIRST},
-                  {"until_at": END + timedelta(days=2)},
-                  {"from_at": datetime.max.replace(tzinfo=UTC), "until_at": datetime.max.replace(tzinfo=UTC)},
-                  {"from_at": datetime.max.replace(tzinfo=UTC)}):  # fmt: skip
+def test_an_exclusion_needs_a_reason_a_notice_and_a_tenant_that_exists(db: None) -> None:
+    until = FIRST + timedelta(hours=1)
+    end_of_time = datetime.max.replace(tzinfo=UTC)
+    for from_at, until_at, changes in (
+        (FIRST, until, {"reason": " "}), (FIRST, until, {"reason": "a\nb"}), (FIRST, until, {"reason": "x" * 201}),
+        (FIRST, FIRST, {}), (end_of_time, end_of_time, {"now": FIRST}),
+        # Nothing that has begun, and nothing that tenants would hear of too late.
+        (FIRST, until, {"now": FIRST + timedelta(minutes=30)}), (FIRST, until, {"now": END}),
+        (FIRST, until, {"now": FIRST - NOTICE + timedelta(seconds=1)}),
+    ):  # fmt: skip
         with pytest.raises(InvalidRequest):
-            exclude(**wrong)
+            excluded(None, from_at, until_at, **changes)
     with pytest.raises(NotFound):
-        exclude(tenant="tn_none")
+        excluded("tn_none", FIRST, until)
     with pytest.raises(NotFound):
-        service_level_actions.withdraw(TESTER, "exc_none", DUE)
-    exclude()
-    exclude(
-        from_at=datetime.max.replace(tzinfo=UTC) - timedelta(days=1),
-        until_at=datetime.max.replace(tzinfo=UTC),
+        exclusion_actions.withdraw(TESTER, "exc_none", DUE)
+    excluded(None, FIRST, until, now=FIRST - NOTICE)
+
+
+def test_no_more_than_eight_hours_of_a_month_are_taken_out_of_any_tenants(world: World) -> None:
+    acme, other = made(world).public_id, made(world, "other").public_id
+    hour = timedelta(hours=1)
+    excluded(None, FIRST, FIRST + 5 * hour)
+    excluded(acme, FIRST + 10 * hour, FIRST + 12 * hour)
+    # The same time is taken out once.
+    excluded(acme, FIRST + 4 * hour, FIRST + 5 * hour)
+    for tenant in (acme, None):
+        with pytest.raises(LimitExceeded, match=r"2026-09: 97 windows .* at most 96 \(8 hours\)"):
+            excluded(tenant, FIRST + 20 * hour, FIRST + 21 * hour + timedelta(seconds=1))
+    excluded(other, FIRST + 20 * hour, FIRST + 21 * hour + timedelta(seconds=1))
+    with pytest.raises(LimitExceeded):
+        excluded(None, END - hour, END + 9 * hour)
+    longest = excluded(None, END, END + 8 * hour)
+    with pytest.raises(LimitExceeded, match="2026-10: 97"):
+        excluded(None, END + 9 * hour, END + 9 * hour + timedelta(seconds=1))
+    exclusion_actions.withdraw(TESTER, longest.public_id, END - hour)
+    excluded(None, END + 9 * hour, END + 17 * hour)
+
+
+def test_every_tenant_reads_in_its_audit_log_and_its_report_what_will_be_excluded(world: World) -> None:
+    acme, other = made(world), made(world, "other")
+    row = excluded(None, END, END + timedelta(hours=1), "moves the racks")
+
+    def said(tenant: Tenant) -> list[str]:
+        entries = audit.entries(tenant.public_id).filter(action__startswith="sla_").order_by("sequence")
+        assert all(entry.object_id == row.public_id for entry in entries)
+        assert all(entry.after["reason"] == "moves the racks" for entry in entries)
+        return [entry.action for entry in entries]
+
+    assert exclusion_actions.tell_tenants(FIRST) == 2 and exclusion_actions.tell_tenants(FIRST) == 0
+    assert said(acme) == said(other) == ["sla_exclusion.create"]
+    report = service_level_reports.month_report(acme, MONTH, END - timedelta(days=2))
+    shown = json.loads(JSONRenderer().render(ServiceLevelShape(report).data))
+    (announced,) = shown["announced"]
+    assert (announced["id"], announced["reason"]) == (row.public_id, "moves the racks")
+    page = service_level_pdf.report_page(acme, report, "Penstock")
+    assert "Will be excluded" in page and "moves the racks" in page
+    exclusion_actions.withdraw(TESTER, row.public_id, END - timedelta(days=1))
+    exclusion_actions.tell_tenants(FIRST)
+    assert said(other) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
+    assert service_level_reports.month_report(acme, MONTH, END).announced == ()
+
+
+def test_what_was_declared_afterwards_by_an_older_release_excludes_nothing_that_was_past(
+    world: World,
+) -> None:
+    acme = made(world)
+    failing(world, acme)
+    world.spark()
+    world.bill()
+    ServiceExclusion.objects.create(
+        tenant=None, from_at=FIRST, until_at=END, reason="the whole month", created_at=END - timedelta(days=1)
     )
+    ServiceExclusion.objects.create(
+        tenant=None,
+        from_at=FIRST,
+        until_at=FIRST + timedelta(hours=2),
+        reason="late",
+        created_at=FIRST + timedelta(hours=1),
+    )
+    (held,) = document(acme).excluded
+    assert (held.reason, held.until_s - held.from_s) == ("late", 3_600)
 
 
 def test_a_tenant_of_the_middle_of_a_month_is_measured_from_its_beginning_and_a_running_month_to_now(
@@ -250,11 +324,12 @@ def test_percentiles_are_those_of_the_months_buckets(world: World) -> None:
 
 
 def failing(world: World, tenant: Tenant) -> None:
-    """Half of a day's produce requests failed: below 95 %."""
-    good_day(world, tenant, FIRST)
+    """All produce requests of two days failed: below 95 % of the month's windows."""
+    for day in range(2):
+        good_day(world, tenant, FIRST + timedelta(days=day))
     for row in world.rows["sla_5m"]:
         if row["tenant"] == tenant.public_id and row["operation"] == "produce":
-            row["bad"] = 1_500
+            row["bad"] = 3_000
 
 
 def test_a_month_is_posted_once_after_its_grace_with_its_credit_in_the_terms(world: World) -> None:
@@ -335,7 +410,9 @@ def test_what_comes_after_a_month_was_posted_changes_nothing(world: World) -> No
     before = document(acme)
     SlaWindow.objects.filter(tenant=acme).update(bad=3_000)
     SlaMinute.objects.all().delete()
-    service_level_actions.exclude(TESTER, tenant=None, from_at=FIRST, until_at=END, reason="too late")
+    ServiceExclusion.objects.create(
+        tenant=None, from_at=FIRST, until_at=FIRST + timedelta(hours=8), reason="too late", created_at=FIRST
+    )
     assert service_level_actions.post_months(DUE + timedelta(days=9)) == 0
     assert document(acme) == before
 
@@ -484,13 +561,7 @@ def credited(world: World) -> Tenant:
     acme = made(world)
     failing(world, acme)
     minute(world, acme, FIRST, 600, good=0b111, failed=ALL_SECONDS)
-    service_level_actions.exclude(
-        TESTER,
-        tenant=None,
-        from_at=FIRST + timedelta(days=3),
-        until_at=FIRST + timedelta(days=3, hours=1),
-        reason="x",
-    )
+    excluded(None, FIRST + timedelta(days=3), FIRST + timedelta(days=3, hours=1), "x")
     invoiced(world, acme)
     service_level_actions.post_months(DUE)
     world.cut(acme, [PART], end=END + timedelta(days=5))
@@ -516,7 +587,7 @@ def test_a_posted_credit_is_proven_from_what_rest_shows(credited: Tenant) -> Non
 
 def test_each_altered_number_is_noticed_even_with_a_new_hash(credited: Tenant) -> None:
     shown, chain, invoices = seen(credited)
-    assert len(shown["document"]["operations"][0]["imperfect"]) == 288
+    assert len(shown["document"]["operations"][0]["imperfect"]) == 576
     # Three of equal rows say as much as all.
     paths = [
         path
@@ -553,8 +624,8 @@ def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
 
 
 def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> None:
-    """All requests are good; in 14 of 288 windows over 1 % took longer than 250 ms, and 95.1 % is below 99 %. A plan
-    that the tenant goes to in the month promises for the next one.
+    """All requests are good; in 90 of 8,640 windows over 1 % took longer than 250 ms, and 98.958 % is below 99 %. A
+    plan that the tenant goes to in the month promises for the next one.
     """
     acme = made(world)
     quotas.publish_plan(TESTER, "quick", STANDARD, level_from("quick", {"name": "premium"}))
@@ -563,8 +634,8 @@ def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> No
     quotas.set_limits(TESTER, acme, plan=plan("free"))
     PlanChange.objects.filter(plan="quick").update(changed_at=FIRST + timedelta(seconds=1))
     good_day(world, acme, FIRST)
-    for number in range(20):
-        for over_ms, slow in ((100, 500), (250, 31 if number < 14 else 30)):
+    for number in range(100):
+        for over_ms, slow in ((100, 500), (250, 31 if number < 90 else 30)):
             world.rows["sla_slow_5m"].append(
                 {
                     "tenant": acme.public_id, "operation": "produce", "over_ms": over_ms, "slow": slow,
@@ -586,9 +657,9 @@ def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> No
     (usage,) = queries.usage(acme, by=[], first=None, end=None)
     assert "leaderless_ms" not in usage["meters"]
     assert (shown["level"], shown["level_version"], shown["binding_parts"]) == ("premium", 1, WHOLE)
-    parts = 274 * WHOLE // 288
+    parts = 8_550 * WHOLE // 8_640
     assert shown["latency"] == {
-        "within_ms": 250, "target_parts": 990_000_000, "judged": 288, "missed": 14, "parts": parts,
+        "within_ms": 250, "target_parts": 990_000_000, "judged": 288, "missed": 90, "parts": parts,
     }  # fmt: skip
     assert shown["basis_points"] == 1_000 and shown["credit_micro"] > 0
     proof = check_service_level(shown, chain, invoices)
@@ -598,9 +669,9 @@ def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> No
     page = service_level_pdf.report_page(
         acme, service_level_reports.month_report(acme, MONTH, DUE), "Penstock"
     )
-    assert "95.138 %" in page and "14 of them too slow" in page and "98.966 %" in page
+    assert "98.958 %" in page and "90 of them too slow" in page and "98.966 %" in page
     october = service_level_reports.measure(acme, END, END + timedelta(days=1))
-    assert (october.level.name, october.format) == ("standard", 1)
+    assert (october.level.name, october.format) == ("standard", 4)
 
 
 def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
@@ -663,7 +734,9 @@ def test_a_part_of_a_month_is_none_however_well_its_numbers_agree(credited: Tena
 def test_the_report_is_a_pdf_with_its_numbers(credited: Tenant) -> None:
     found = service_level_reports.month_report(credited, MONTH, DUE)
     page = service_level_pdf.report_page(credited, found, "Penstock")
-    assert "50.000 %" in page and found.sha256 in page and "238 more" in page
-    assert "<td>2026-09-04 00:00</td><td>2026-09-04 01:00</td><td>x</td>" in page
+    assert "93.324 %" in page and found.sha256 in page and "526 more" in page
+    announced = "<td>2026-08-30 00:00</td>"
+    assert f"<td>2026-09-04 00:00</td><td>2026-09-04 01:00</td>{announced}<td>x</td>" in page
+    assert "Judged were 576 of 8,628 windows of produce and 576 of 8,628 windows of fetch" in page
     assert service_level_pdf.report_pdf(credited, found, "Penstock").startswith(b"%PDF")
     assert beyond_the_margin(page) == []

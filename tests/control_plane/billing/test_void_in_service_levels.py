@@ -74,7 +74,7 @@ def test_an_invoice_that_was_taken_back_counts_nothing_and_a_report_of_before_st
     assert check_service_level(early, chain, [void]).wrong == ()
     assert service_level_actions.post_months(DUE) == 1
     shown, chain, invoices = seen(acme)
-    assert (shown["document"]["format"], shown["basis_points"], shown["credit_micro"]) == (3, 10_000, 0)
+    assert (shown["document"]["format"], shown["basis_points"], shown["credit_micro"]) == (4, 10_000, 0)
     assert shown["document"]["invoices"][0]["charge_micro"] == invoice.total_micro
     assert shown["posted_at"].startswith("2026-10-03T")
     proof = check_service_level(shown, chain, [void])

@@ -21,11 +21,17 @@ from data_plane.contract.admin_pb2 import Binding, DescribeKeyUseResponse
 from local.broker_config import PEPPER_VERSION, read_pepper
 from local.provisioning import new_key
 from penstock import Forbidden, NotFound
+from penstock.client.settings import ConnectionSettings
 from penstock.contract import methods
 from penstock.contract.api_keys import parse_api_key
 from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.records.batch import BATCH_HEADER_BYTES
+from penstock.records.seal import Seal
+from penstock.records.stamp import STAMP_BYTES
 from penstock.rules.credentials import SCRAM_SALT_BYTES, Credential, make_credential, secret_hmac
+from penstock.verification.stamped_reads import StampedBatches, StampedReads
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import ConsumeWire, ProduceWire, batch_of, with_key
 from tests.waiting import PATIENCE_S, wait_until
@@ -279,3 +285,35 @@ def test_use_of_a_key_is_told_by_every_broker_for_all(cluster: Brokers, tenant: 
             ages_ms = {one.key_id: one.age_ms for one in admin.key_use(within_ms=600_000, after="").keys}
         assert ages_ms[used.credential.key_id] < 60_000
         assert unused.credential.key_id not in ages_ms
+
+
+def test_a_verifying_key_reads_what_proves_an_invoice_and_no_record(cluster: Brokers, tenant: Tenant) -> None:
+    topic_id = cluster.create_topic(tenant, "proven", segment_bytes=4_096)
+    canary = b"canary-5b1f" * 40
+    with cluster.client(tenant) as client, client.producer(linger_ms=0, compression="none") as producer:
+        for _ in range(30):
+            producer.send("proven", canary).result(PATIENCE_S)
+    key = Key(cluster, tenant)
+    key.put(generation=1, bindings=[Binding(topic_prefix="", resource="topic", operations=("verify",))])
+    where = TopicPartition(topic_id, 0)
+
+    def read(owner: Tenant) -> tuple[StampedBatches, list[Seal]]:
+        settings = ConnectionSettings(bootstrap=tuple(cluster.bootstrap), api_key=owner.api_key)
+        with StampedReads(settings) as reads:
+            reads.topics()
+            return reads.read(where, 0, 30), reads.seals(where)
+
+    whole, seals = read(tenant)
+    counted, seals_again = read(key.holder)
+    assert seals_again == seals
+    assert (counted.error, counted.headers_only, whole.headers_only) == (0, True, False)
+    assert counted.stamps[: len(whole.stamps)] == whole.stamps and whole.stamps
+    assert canary in whole.batches and canary not in counted.batches
+    assert len(counted.batches) == len(counted.stamps) // STAMP_BYTES * BATCH_HEADER_BYTES
+    assert counted.batches[:BATCH_HEADER_BYTES] == whole.batches[:BATCH_HEADER_BYTES]
+    with cluster.client(key.holder) as client:
+        assert [topic.name for topic in client.topics()] == ["proven"]
+        with pytest.raises(Forbidden, match="grants consume"), client.consumer(["proven"]) as consumer:
+            consumer.poll(timeout=PATIENCE_S)
+        with pytest.raises(Forbidden, match="grants produce"), client.producer() as producer:
+            producer.send("proven", b"x").result(PATIENCE_S)

@@ -8,6 +8,7 @@ from penstock.contract.invariant import InvariantBroken
 from penstock.rules.latency_buckets import bucket_of, percentile_us
 from penstock.rules.service_levels import (
     ALL_SECONDS,
+    EXCLUDED_WINDOWS_MAX,
     FETCH,
     METADATA,
     PREMIUM_1,
@@ -15,6 +16,7 @@ from penstock.rules.service_levels import (
     STANDARD_1,
     WHOLE,
     WINDOW_S,
+    Announced,
     Counts,
     FailedMinute,
     LatencyObjective,
@@ -23,6 +25,7 @@ from penstock.rules.service_levels import (
     Tier,
     binding_parts,
     credit_micro,
+    held,
     judge,
     latency_month,
     operation_month,
@@ -82,7 +85,7 @@ def test_a_partial_outage_counts_by_its_share_in_the_mean_alone() -> None:
 
 def test_a_month_is_rounded_down_to_a_part() -> None:
     found = month({0: Counts(valid=30, bad=10), 300: Counts(valid=30)})
-    assert found.mean_parts == (666_666_666 + WHOLE) // 2
+    assert found.mean_parts == (666_666_666 + (WINDOWS - 1) * WHOLE) // WINDOWS
 
 
 def test_a_window_with_few_requests_is_judged_by_probes_and_without_them_by_the_few() -> None:
@@ -93,9 +96,9 @@ def test_a_window_with_few_requests_is_judged_by_probes_and_without_them_by_the_
     assert judge(Counts(), Counts()) == (Source.NOTHING, Counts())
 
 
-def test_what_nothing_judged_counts_neither_way_and_is_named() -> None:
+def test_what_nothing_judged_counts_as_without_a_failure_and_is_named() -> None:
     found = month({0: Counts(valid=100, bad=50)})
-    assert found.mean_parts == WHOLE // 2
+    assert found.mean_parts == (2 * WINDOWS - 1) * WHOLE // (2 * WINDOWS)
     assert (found.sources[Source.OWN], found.sources[Source.NOTHING]) == (1, WINDOWS - 1)
     nothing = month({})
     assert (nothing.mean_parts, nothing.minutes_parts, nothing.runs_parts) == (None, None, None)
@@ -171,8 +174,8 @@ def test_the_lower_mean_of_produce_and_fetch_binds_and_metadata_does_not() -> No
     produce = month({0: Counts(valid=100, bad=1)})
     fetch = month({0: Counts(valid=100, bad=2)}, operation=FETCH)
     metadata = month({0: Counts(valid=100, bad=50)}, operation=METADATA)
-    assert binding_parts([produce, fetch, metadata]) == 980_000_000
-    assert binding_parts([produce, metadata]) == 990_000_000
+    assert binding_parts([produce, fetch, metadata]) == WHOLE - -(-20_000_000 // WINDOWS)
+    assert binding_parts([produce, metadata]) == WHOLE - -(-10_000_000 // WINDOWS)
     assert binding_parts([metadata, month({})]) is None
 
 
@@ -201,7 +204,7 @@ def test_windows_with_few_good_requests_or_excluded_ones_judge_no_latency() -> N
     own = {0: Counts(valid=500, bad=401), 300: Counts(valid=100), 86_400: Counts(valid=100)}
     slow = {0: 99, 300: 50, 86_400: 100}
     assert latency_month(DAY, own, slow, [(300, 301)]).parts is None
-    assert latency_month(DAY, own, slow, []).parts == 0
+    assert latency_month(DAY, own, slow, []).parts == (WINDOWS - 1) * WHOLE // WINDOWS
     assert latency_month(DAY, {}, {}, []).parts is None
 
 
@@ -242,3 +245,20 @@ def test_a_share_is_shown_rounded_down() -> None:
     assert percent(999_999_999) == "99.999 %"
     assert percent(WHOLE) == "100.000 %"
     assert percent(7) == "0.000 %"
+
+
+def announced(name: str, from_s: int, until_s: int, announced_s: int = 0) -> Announced:
+    return Announced(id=name, from_s=from_s, until_s=until_s, announced_s=announced_s, reason="drill")
+
+
+def test_only_what_was_to_come_when_it_was_announced_is_excluded() -> None:
+    spans = held([announced("late", 0, 1_000, 301), announced("over", 0, 600, 900)], DAY)
+    assert [(span.id, span.from_s, span.until_s) for span in spans] == [("late", 600, 1_000)]
+
+
+def test_no_more_of_a_month_is_excluded_than_its_bound_and_the_first_announced_hold() -> None:
+    long = announced("long", 0, EXCLUDED_WINDOWS_MAX * WINDOW_S, 0)
+    more = announced("more", long.until_s, long.until_s + 1, 0)
+    again = announced("again", 600, 900, 0)
+    assert [span.id for span in held([replace(more, announced_s=1), again, long], DAY)] == ["long", "again"]
+    assert held([replace(long, until_s=long.until_s + 1)], DAY) == []

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 
 from penstock.contract.documents import InvoiceDocument, read_document
 from penstock.contract.errors import InvalidRequest
-from penstock.contract.ids import TopicId
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.records.batch import BATCH_HEADER_BYTES
 from penstock.records.cut import cut_sha256
+from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
 from penstock.verification.claims import cut_ends
 from penstock.verification.findings import Kind, Report, Verdict
+from penstock.verification.stamped_reads import StampedBatches
 from tests.unit.verification.honest import PERIOD_MS, TENANT, Service, rate_again
 from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
 
@@ -55,6 +58,42 @@ def test_an_honest_invoice_is_proven_from_log_and_seals() -> None:
     assert report.due_total_micro == report.billed_total_micro > 0
     assert [line.counted_quantity for line in report.lines] == [25, finding.bytes]
     assert report.to_dict()["proven"] is True
+
+
+class Counted(Service):
+    """A service whose brokers give this key headers and stamps, and no record."""
+
+    def read(self, where: TopicPartition, offset: int, end_offset: int, bytes_max: int = 0) -> StampedBatches:
+        answer = super().read(where, offset, end_offset, bytes_max)
+        headers, at = b"", 0
+        for place in range(0, len(answer.stamps), STAMP_BYTES):
+            headers += answer.batches[at : at + BATCH_HEADER_BYTES]
+            at += unpack_stamp(answer.stamps, stamp_seed(where), place).size
+        return replace(answer, batches=headers, headers_only=True)
+
+
+def test_a_key_that_reads_no_record_proves_the_same_from_headers_stamps_and_seals() -> None:
+    log = two_days()
+    service = Counted(log)
+    service.cut()
+    report = service.verify()
+    assert (report.problems, report.verdict) == ((), Verdict.PROVEN)
+    (finding,) = report.partitions
+    assert (finding.messages, finding.batches, finding.by_headers, finding.segments_sealed) == (25, 5, 5, 2)
+    assert report.lines == billed(two_days()).verify().lines
+
+
+def test_a_header_that_was_altered_is_named_without_a_record() -> None:
+    # The count of records, the leader's epoch, the checksum of the records.
+    for at, kind in ((60, Kind.BATCH_ALTERED), (15, Kind.STAMP_ALTERED), (20, Kind.SEAL_MISMATCH)):
+        log = two_days()
+        service = Counted(log)
+        service.cut()
+        altered = bytearray(log.batches[0])
+        altered[at] ^= 1
+        log.batches[0] = bytes(altered)
+        report = service.verify()
+        assert report.verdict is Verdict.WRONG and kind in kinds(report), (at, report.problems)
 
 
 @given(

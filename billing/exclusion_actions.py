@@ -1,0 +1,180 @@
+"""Takes time out of service levels: announced before it begins, bounded by the month, and told to every tenant."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+
+from billing.service_level_models import REASON_LENGTH_MAX, ServiceExclusion
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, system
+from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules.allocation import month_after
+from penstock.rules.service_levels import EXCLUDED_WINDOWS_MAX, WINDOW_S, windows_of
+from tenants.models import Tenant
+
+ANNOUNCER = system("billing.sla")
+TOLD_MAX = 200
+"""Tenants whose audit logs get an exclusion in one call: the rest with the next bill runs."""
+TOLD_FOR = timedelta(days=62)
+"""So long after its end tenants still are told of one."""
+_HOURS_MAX = EXCLUDED_WINDOWS_MAX * WINDOW_S // 3_600
+
+
+def exclude(
+    actor: Actor,
+    *,
+    tenant: str | None,
+    from_at: datetime,
+    until_at: datetime,
+    reason: str,
+    now: datetime,
+    notice: timedelta,
+) -> ServiceExclusion:
+    """Announce that [from, until) is taken out of the service levels of a tenant, or of all. Raises `NotFound`,
+    `InvalidRequest` (it begins before `notice` is over), `LimitExceeded` (too much of a month).
+    """
+    if not reason.strip() or not reason.isprintable() or len(reason) > REASON_LENGTH_MAX:
+        raise InvalidRequest(f"reason: 1 to {REASON_LENGTH_MAX} characters in one line required")
+    if from_at < now + notice:
+        raise InvalidRequest(
+            f"from_at: {(now + notice).isoformat()} or later required: time is taken out of service levels only if"
+            f" tenants know it {notice.total_seconds() / 3_600:g} hours before"
+        )
+    if not from_at < until_at:
+        raise InvalidRequest("until_at: after from_at required")
+    with transaction.atomic():
+        row = None if tenant is None else _tenant(tenant)
+        _check_bound(row, from_at, until_at)
+        made = ServiceExclusion.objects.create(
+            tenant=row, from_at=from_at, until_at=until_at, reason=reason, created_at=now
+        )
+        audit.record(
+            actor,
+            tenant=SYSTEM_TENANT if row is None else row.public_id,
+            action="sla_exclusion.create",
+            object_id=made.public_id,
+            after=_said(made),
+        )
+        return made
+
+
+def withdraw(actor: Actor, public_id: str, now: datetime) -> ServiceExclusion:
+    """It excludes nothing any more. Months that were posted with it stay. Raises `NotFound`."""
+    with locked(public_id) as row:
+        if row.withdrawn_at is None:
+            row.withdrawn_at = now
+            row.save(update_fields=["withdrawn_at"])
+            audit.record(
+                actor,
+                tenant=SYSTEM_TENANT if row.tenant is None else row.tenant.public_id,
+                action="sla_exclusion.withdraw",
+                object_id=row.public_id,
+            )
+        return row
+
+
+def tell_tenants(now: datetime) -> int:
+    """Write exclusions of all tenants, and their withdrawals, into each tenant's audit log, at most `TOLD_MAX` entries.
+    Returns how many. What was written is not written again, however often this stops and begins.
+    """
+    count = 0
+    told: tuple[Literal["told_to", "withdrawal_told_to"], ...] = ("told_to", "withdrawal_told_to")
+    of_all = ServiceExclusion.objects.filter(tenant=None, until_at__gt=now - TOLD_FOR).order_by("pk")
+    for row in of_all:
+        for field in told:
+            if field == "withdrawal_told_to" and row.withdrawn_at is None:
+                continue
+            for tenant in _untold(row, field)[: TOLD_MAX - count]:
+                count += _tell(row.public_id, tenant, field)
+            if count >= TOLD_MAX:
+                return count
+    return count
+
+
+def _untold(row: ServiceExclusion, field: str) -> QuerySet[Tenant]:
+    tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(purged_at=None)
+    return tenants.filter(created_at__lte=row.created_at, pk__gt=getattr(row, field)).order_by("pk")
+
+
+def _tell(public_id: str, tenant: Tenant, field: Literal["told_to", "withdrawal_told_to"]) -> int:
+    """One transaction a tenant: no request waits for the logs of all."""
+    with locked(public_id) as row:
+        if getattr(row, field) >= tenant.pk:
+            return 0
+        audit.record(
+            ANNOUNCER,
+            tenant=tenant.public_id,
+            action="sla_exclusion.create" if field == "told_to" else "sla_exclusion.withdraw",
+            object_id=row.public_id,
+            after=_said(row),
+        )
+        ServiceExclusion.objects.filter(pk=row.pk).update(**{field: tenant.pk})
+        return 1
+
+
+def exclusion_of(public_id: str) -> ServiceExclusion:
+    """Raises `NotFound`."""
+    row = ServiceExclusion.objects.select_related("tenant").filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"exclusion {public_id[:64]!r}: not found")
+    return row
+
+
+@contextmanager
+def locked(public_id: str) -> Iterator[ServiceExclusion]:
+    """No one else changes it meanwhile. Raises `NotFound`."""
+    with transaction.atomic():
+        row = ServiceExclusion.objects.select_for_update(no_key=True).filter(public_id=public_id).first()
+        if row is None:
+            raise NotFound(f"exclusion {public_id[:64]!r}: not found")
+        yield row
+
+
+def _said(row: ServiceExclusion) -> dict[str, object]:
+    return {
+        "from_at": row.from_at.isoformat(),
+        "until_at": row.until_at.isoformat(),
+        "reason": row.reason,
+        "announced_at": row.created_at.isoformat(),
+        "all_tenants": row.tenant_id is None,
+    }
+
+
+def _tenant(public_id: str) -> Tenant:
+    row = Tenant.objects.filter(public_id=public_id).exclude(public_id=SYSTEM_TENANT).first()
+    if row is None:
+        raise NotFound(f"tenant {public_id[:64]!r}: not found")
+    return row
+
+
+def _check_bound(tenant: Tenant | None, from_at: datetime, until_at: datetime) -> None:
+    """No tenant loses more than `EXCLUDED_WINDOWS_MAX` windows of a month. Raises `LimitExceeded`."""
+    first = from_at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    while first < until_at:
+        end = month_after(first)
+        concerned = ServiceExclusion.objects.filter(withdrawn_at=None, from_at__lt=end, until_at__gt=first)
+        if tenant is not None:
+            concerned = concerned.filter(Q(tenant=None) | Q(tenant=tenant))
+        bounds_s = (int(first.timestamp()), int(end.timestamp()))
+        by_tenant: dict[int | None, set[int]] = {None: windows_of([_span(from_at, until_at)], bounds_s)}
+        for row in concerned.order_by(F("tenant").asc(nulls_first=True), "pk"):
+            windows = windows_of([_span(row.from_at, row.until_at)], bounds_s)
+            # Those of all come first, so each tenant's begin with them.
+            by_tenant.setdefault(row.tenant_id, set(by_tenant[None])).update(windows)
+        most = max(map(len, by_tenant.values()))
+        if most > EXCLUDED_WINDOWS_MAX:
+            raise LimitExceeded(
+                f"{first:%Y-%m}: {most} windows of five minutes would be taken out, at most {EXCLUDED_WINDOWS_MAX}"
+                f" ({_HOURS_MAX} hours) of a month may be; withdraw another exclusion, or name a shorter time",
+                limit="EXCLUDED_WINDOWS_MAX",
+            )
+        first = end
+
+
+def _span(from_at: datetime, until_at: datetime) -> tuple[int, int]:
+    return int(from_at.timestamp()), int(until_at.timestamp())

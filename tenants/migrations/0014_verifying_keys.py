@@ -1,0 +1,17 @@
+"""Keys that prove invoices and do nothing else."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("tenants", "0013_principal_numbers"),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name="apikey",
+            name="verifies",
+            field=models.BooleanField(default=False),
+        ),
+    ]
