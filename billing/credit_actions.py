@@ -108,7 +108,7 @@ def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -
         entry = None
         if credited_document is not None:
             document = document_building.credit_note_document(
-                note, credited_document=credited_document, book=book, credited=credited, parts=parts
+                note, cut=cut, credited_document=credited_document, book=book, credited=credited, parts=parts
             )
             entry = chain_actions.append(cut.tenant, note.public_id, document, at)
         audit.record(
@@ -132,7 +132,8 @@ def _credited(
     lines = list(invoice.lines.all())
     billed = {line.meter: line.quantity for line in lines}
     amounts = {line.meter: line.amount_micro for line in lines}
-    for gone in CreditNoteLine.objects.filter(credit_note__invoice=invoice):
+    # What was granted changes no quantity, and losses are credited as they were billed.
+    for gone in CreditNoteLine.objects.filter(credit_note__invoice=invoice, credit_note__cut__isnull=False):
         billed[gone.meter] -= gone.quantity
         amounts[gone.meter] -= gone.amount_micro
     if entry is not None:

@@ -132,6 +132,7 @@ def cut_document(cut: Cut) -> documents.CutDocument:
 def credit_note_document(
     note: CreditNote,
     *,
+    cut: Cut,
     credited_document: BillingEntry,
     book: rating.PriceBook,
     credited: rating.Credited | charges.ChargedCredit,
@@ -150,7 +151,7 @@ def credit_note_document(
         invoice=documents.CreditedInvoice(
             id=credited_document.object_id, document_sha256=credited_document.document_sha256
         ),
-        cut_id=note.cut.public_id,
+        cut_id=cut.public_id,
         currency=book.currency,
         price_book_sha256=book.sha256,
         lines=tuple(

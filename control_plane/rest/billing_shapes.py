@@ -137,7 +137,7 @@ class CreditLineShape(serializers.Serializer[Any]):
     meter = serializers.CharField()
     unit = serializers.CharField()
     unit_size = serializers.IntegerField()
-    quantity = serializers.IntegerField(help_text="Billed and then lost.")
+    quantity = serializers.IntegerField(help_text="Billed and then lost; 0 where it was granted.")
     amount_micro = serializers.IntegerField(help_text="At the invoice's prices.")
     price_book_sha256 = serializers.CharField()
 
@@ -162,10 +162,21 @@ class CreditNoteShape(serializers.Serializer[Any]):
     minor_digits = serializers.IntegerField(source="invoice.price_book.document.minor_digits")
     total_micro = serializers.IntegerField(help_text="It lowers the invoice by this amount.")
     issued_at = Moment()
-    cut = serializers.CharField(source="cut.public_id", help_text="The cut whose readings show the loss.")
+    cut = serializers.CharField(
+        source="cut.public_id",
+        default=None,
+        allow_null=True,
+        help_text="The cut whose readings show the loss; null: an operator granted it.",
+    )
+    reason = serializers.CharField(help_text="Why it was granted; empty: messages were lost.")
+    reference = serializers.CharField(help_text="What the operator calls it; empty where messages were lost.")
+    granted_micro = serializers.IntegerField(
+        help_text="What was granted of the invoice as a whole, before tax; 0 where lines and charges say it."
+    )
     lines = CreditLineShape(many=True)
     charges = ChargeChangeShape(
-        many=True, help_text="How the invoice's charges change; the total is the lines less these."
+        many=True,
+        help_text="How the invoice's charges change; the total is the lines and `granted_micro` less these.",
     )
     ranges = serializers.SerializerMethodField()
 

@@ -270,8 +270,11 @@ def _print_credit_note(note: dict[str, Any]) -> None:
         "credit note",
         [number, note["id"], amount, issued],
         f"\nCredit note {number}  {note['id']}  {amount}, issued {issued}: "
-        "messages were lost after they had been billed",
+        + (note.get("reason") or "messages were lost after they had been billed"),
     )
+    if note.get("reason"):
+        _print_granted(note, number)
+        return
     print_part(
         f"credit note {number} line",
         ["meter", "quantity", "amount"],
@@ -301,6 +304,15 @@ def _print_credit_note(note: dict[str, Any]) -> None:
             for lost in note["ranges"]
         ],
     )
+
+
+def _print_granted(note: dict[str, Any], number: int) -> None:
+    """What an operator took off: parts of the invoice, or an amount of the whole, and its tax."""
+    rows: list[list[object]] = [[line["meter"], money(note, line["amount_micro"])] for line in note["lines"]]
+    rows += [[_changed(one), money(note, -int(one["amount_micro"]))] for one in note["charges"]]
+    if note["granted_micro"]:
+        rows.insert(0, ["of the whole invoice", money(note, note["granted_micro"])])
+    print_part(f"credit note {number} part", ["of", "credited"], rows)
 
 
 def _changed(change: dict[str, Any]) -> str:

@@ -307,6 +307,14 @@ class CreditedRange(Strict, frozen=True):
     bytes: Quantity
 
 
+class GrantedCredit(Strict, frozen=True):
+    """Why an operator granted a credit note, where no declared loss is its reason."""
+
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    amount_micro: Whole
+    """What is credited of the invoice as a whole, before tax; 0 where it is credited by lines and charges."""
+
+
 class CreditNoteDocument(Strict, frozen=True):
     """What an issued invoice is lowered by. It has the format of its invoice."""
 
@@ -318,14 +326,16 @@ class CreditNoteDocument(Strict, frozen=True):
     issued_at_ms: Time
     invoice: CreditedInvoice
     cut_id: Name
-    """At whose readings the loss was seen."""
+    """At whose readings the loss was seen; for a granted one that of its invoice."""
     currency: Currency
     price_book_sha256: Sha256
     lines: tuple[CreditedLine, ...]
     ranges: tuple[CreditedRange, ...]
     total_micro: Whole
-    """Lines less charges."""
+    """Lines less charges, and what was granted of the whole."""
     charges: tuple[CreditedCharge, ...] | UnsetType = UNSET
+    granted: GrantedCredit | UnsetType = UNSET
+    """Where an operator granted it. Its lines have a quantity of 0, and it has no ranges."""
 
     def __post_init__(self) -> None:
         _only_in_format_2(self.format, charges=self.charges)

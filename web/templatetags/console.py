@@ -190,6 +190,12 @@ def meter(name: str) -> str:
 
 
 @register.filter
+def negative(amount: int) -> int:
+    """The amount with the other sign."""
+    return -amount
+
+
+@register.filter
 def charge_change(change: Mapping[str, Any]) -> str:
     """What a credit note's change of a charge means."""
     return change_text(str(change["kind"]), int(change["amount_micro"]))
