@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from billing import chain_actions, document_building, price_actions, queries, tax_actions
+from billing import chain_actions, document_building, issuer_numbers, price_actions, queries, tax_actions
 from billing.completeness import PartitionRef, Usage
 from billing.credits import BilledPart, CreditedPart, allocate
 from billing.models import BillingEntry, CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
@@ -70,6 +70,7 @@ def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -
         note = CreditNote.objects.create(
             tenant=cut.tenant,
             number=number,
+            issuer_number=issuer_numbers.next_number(issuer_numbers.CREDIT_NOTES),
             invoice=invoice,
             cut=cut,
             total_micro=credited.total_micro,

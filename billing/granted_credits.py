@@ -1,7 +1,7 @@
 """Grants credit notes: an operator takes amounts off an issued invoice, with a reason, whatever was metered.
 
-Lost messages are credited by rule (`billing.credit_actions`). This is for what no rule knows: goodwill, a wrong price, a
-fee that should not have been asked for. It reaches the receivable, Stripe and FOCUS as any credit note does.
+Lost messages are credited by rule (`billing.credit_actions`). This is for what no rule knows: goodwill, a wrong
+price, a fee that should not have been asked for. It reaches the receivable, Stripe and FOCUS as any credit note does.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from msgspec import UNSET
 
-from billing import chain_actions, voids
+from billing import chain_actions, issuer_numbers, voids
 from billing.models import (
     REASON_LENGTH_MAX,
     REFERENCE_LENGTH_MAX,
@@ -256,6 +256,7 @@ def _issue(
     note = CreditNote.objects.create(
         tenant=tenant,
         number=CreditNote.objects.filter(tenant=tenant).count() + 1,
+        issuer_number=issuer_numbers.next_number(issuer_numbers.CREDIT_NOTES),
         invoice=invoice,
         total_micro=credited.total_micro,
         charges=[documents.plain(one) for one in credited.changes],
@@ -309,6 +310,7 @@ def _issue(
         ranges=(),
         total_micro=credited.total_micro,
         granted=credited.granted,
+        issuer_number=note.issuer_number,
     )
     entry = chain_actions.append(tenant, note.public_id, document, at)
     audit.record(

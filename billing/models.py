@@ -13,6 +13,7 @@ from tenants.models import Tenant
 TOPIC_ID_DIGITS = 32
 SHA256_DIGITS = 64
 METER_LENGTH_MAX = 64
+ISSUER_NUMBER_LENGTH_MAX = 40
 REASON_LENGTH_MAX = 200
 REFERENCE_LENGTH_MAX = 120
 NAME_LENGTH_MAX = 255
@@ -266,6 +267,8 @@ class Invoice(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invoices")
     number = models.PositiveIntegerField()
     """1, 2, … within the tenant."""
+    issuer_number = models.CharField(max_length=ISSUER_NUMBER_LENGTH_MAX, blank=True, default="")
+    """Unique for the issuer and without gaps; empty for drafts and for what was issued before there were such."""
     cut = models.OneToOneField(Cut, on_delete=models.PROTECT, related_name="invoice")
     price_book = models.ForeignKey(PriceBook, on_delete=models.PROTECT, related_name="invoices")
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.DRAFT)
@@ -285,6 +288,11 @@ class Invoice(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "number"], name="billing_one_invoice_a_number"),
+            models.UniqueConstraint(
+                fields=["issuer_number"],
+                name="billing_one_invoice_an_issuer_number",
+                condition=~models.Q(issuer_number=""),
+            ),
             models.CheckConstraint(
                 condition=models.Q(status="draft", total_micro=None, issued_at=None)
                 | models.Q(status="issued", total_micro__isnull=False, issued_at__isnull=False),
@@ -348,6 +356,8 @@ class CreditNote(Immutable):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="credit_notes")
     number = models.PositiveIntegerField()
     """1, 2, … within the tenant."""
+    issuer_number = models.CharField(max_length=ISSUER_NUMBER_LENGTH_MAX, blank=True, default="")
+    """As of an invoice, in a series of its own."""
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="credit_notes")
     cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="credit_notes", null=True)
     """The cut with the reversals; None: an operator granted it."""
@@ -368,6 +378,11 @@ class CreditNote(Immutable):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "number"], name="billing_one_credit_note_a_number"),
+            models.UniqueConstraint(
+                fields=["issuer_number"],
+                name="billing_one_credit_note_an_issuer_number",
+                condition=~models.Q(issuer_number=""),
+            ),
             models.UniqueConstraint(fields=["invoice", "cut"], name="billing_one_credit_note_a_loss"),
             models.UniqueConstraint(
                 fields=["invoice", "reference"],

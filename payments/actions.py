@@ -56,6 +56,7 @@ def open_receivable(invoice: Invoice) -> Receivable:
             currency=invoice.price_book.currency,
             total_micro=whole_coins(invoice.total_micro, invoice.price_book.currency),
             # Counted from now for an invoice that is older than payments: it was not asked for before.
+            mail_due=invoice.total_micro > 0,
             due_at=max(invoice.issued_at, timezone.now()) + timedelta(days=settings.due_days),
         )
         row.save()

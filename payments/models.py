@@ -113,6 +113,8 @@ class Receivable(models.Model):
     """Someone has changed it at Stripe, as `problem` says: reminders wait until an operator has decided."""
     asked_again = models.BooleanField(default=False)
     """An operator has decided that Stripe asks for it again, where it is `held`: with another invoice there."""
+    mail_due = models.BooleanField(default=False)
+    """Whether the invoice is still to be sent by e-mail."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

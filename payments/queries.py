@@ -125,6 +125,11 @@ def failed_refunds_micro(row: Receivable) -> int:
     return int(failed.aggregate(sum=Coalesce(Sum("amount_micro"), 0))["sum"])
 
 
+def to_mail() -> QuerySet[Receivable]:
+    """Receivables whose invoice is still to be sent by e-mail."""
+    return Receivable.objects.filter(mail_due=True).order_by("pk")
+
+
 def unsent() -> QuerySet[Receivable]:
     """Receivables that Stripe must hear of, longest waiting first."""
     return Receivable.objects.filter(unsent_since__isnull=False).order_by("unsent_since", "pk")

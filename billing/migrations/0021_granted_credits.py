@@ -1,4 +1,4 @@
-"""Credit notes that operators grant."""
+"""Credit notes that operators grant, numbers of the issuer, and billing profiles."""
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -32,4 +32,44 @@ class Migration(migrations.Migration):
                 name="billing_one_credit_note_a_reference",
             ),
         ),
+        migrations.CreateModel(
+            "IssuerSeries",
+            [
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("series", models.CharField(max_length=30, unique=True)),
+                ("last", models.PositiveBigIntegerField(default=0)),
+            ],
+        ),
+        migrations.AddField(
+            "invoice", "issuer_number", models.CharField(blank=True, default="", max_length=40)
+        ),
+        migrations.AddField(
+            "creditnote", "issuer_number", models.CharField(blank=True, default="", max_length=40)
+        ),
+        migrations.AddConstraint(
+            "invoice",
+            models.UniqueConstraint(
+                condition=models.Q(("issuer_number", ""), _negated=True),
+                fields=("issuer_number",),
+                name="billing_one_invoice_an_issuer_number",
+            ),
+        ),
+        migrations.AddConstraint(
+            "creditnote",
+            models.UniqueConstraint(
+                condition=models.Q(("issuer_number", ""), _negated=True),
+                fields=("issuer_number",),
+                name="billing_one_credit_note_an_issuer_number",
+            ),
+        ),
+        migrations.AddField(
+            "taxaddress", "legal_name", models.CharField(blank=True, default="", max_length=200)
+        ),
+        migrations.AddField("taxaddress", "email", models.CharField(blank=True, default="", max_length=254)),
+        migrations.AddField("taxaddress", "no_mail", models.BooleanField(default=False)),
     ]

@@ -11,6 +11,7 @@ class Migration(migrations.Migration):
     operations = (
         migrations.AddField("stripecustomer", "former_ids", models.JSONField(default=list)),
         migrations.AddField("receivable", "held", models.BooleanField(default=False)),
+        migrations.AddField("receivable", "mail_due", models.BooleanField(default=False)),
         migrations.AddField("receivable", "asked_again", models.BooleanField(default=False)),
         migrations.AlterField(
             "payment",

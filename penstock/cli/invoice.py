@@ -16,6 +16,7 @@ from penstock.cli.rest import rest_client
 from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.private_file import write_private
 from penstock.rest.client import segment
+from penstock.rules.payment_words import PAYMENT_WORDS
 from penstock.rules.rating import change_text, shown_amount, unit_text
 
 _TIMEOUT_S = 15.0
@@ -51,6 +52,7 @@ def invoice_list(timeout: float) -> None:
             *(_quantity(entry, meter) for meter in ("messages_in", "bytes_in")),
             total(entry),
             *([credited(entry)] if any_credit else []),
+            *_payment(entry),
         ]
         for entry in invoices
     ]
@@ -58,6 +60,7 @@ def invoice_list(timeout: float) -> None:
         [
             *("no.", "invoice", "status", "from", "to", "messages", "bytes", "total"),
             *(["credited"] if any_credit else []),
+            *("due", "open", "paid"),
         ],
         rows,
         empty="No invoices yet: a month is invoiced when it ends. Until then: penstock usage",
@@ -225,9 +228,24 @@ def invoice_anchor(file: Path, force: bool, timeout: float) -> None:
     )
 
 
+def _payment(entry: dict[str, Any]) -> list[str]:
+    """Due date, what is open and what is paid; a draft has none, nor has an invoice of an older service."""
+    asked = entry.get("payment")
+    if not asked:
+        return ["-", "-", "-"]
+    return [
+        str(asked["due_at"])[:10],
+        money(entry, asked["open_micro"]),
+        money(entry, asked["paid_micro"]),
+    ]
+
+
 def _status(entry: dict[str, Any]) -> str:
-    """A service of the version before does not say that an invoice is void."""
-    return "void" if entry.get("void_at") else str(entry["status"])
+    """As it is paid, once it is asked for. A service of the version before says neither that nor that it is void."""
+    if entry.get("void_at"):
+        return "void"
+    asked = entry.get("payment")
+    return PAYMENT_WORDS[asked["state"]] if asked else str(entry["status"])
 
 
 def _day_text(day: datetime | None) -> str | None:
