@@ -87,6 +87,7 @@ def _period(invoice: Invoice) -> Period:
             sums.add("usage", credited.meter, -credited.amount_micro)
         for change in note.charges:
             sums.add(change["kind"], change["meter"], int(change["amount_micro"]))
+        sums.add("granted", "", -note.granted_micro)
     return Period(
         cut=invoice.cut_id,
         begins=invoice.cut.period_start,

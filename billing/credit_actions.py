@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from billing import chain_actions, document_building, price_actions, queries, tax_actions
+from billing import chain_actions, document_building, issuer_numbers, price_actions, queries, tax_actions
 from billing.completeness import PartitionRef, Usage
 from billing.credits import BilledPart, CreditedPart, allocate
 from billing.models import BillingEntry, CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
@@ -70,6 +70,7 @@ def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -
         note = CreditNote.objects.create(
             tenant=cut.tenant,
             number=number,
+            issuer_number=issuer_numbers.next_number(issuer_numbers.CREDIT_NOTES),
             invoice=invoice,
             cut=cut,
             total_micro=credited.total_micro,
@@ -108,7 +109,7 @@ def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -
         entry = None
         if credited_document is not None:
             document = document_building.credit_note_document(
-                note, credited_document=credited_document, book=book, credited=credited, parts=parts
+                note, cut=cut, credited_document=credited_document, book=book, credited=credited, parts=parts
             )
             entry = chain_actions.append(cut.tenant, note.public_id, document, at)
         audit.record(
@@ -132,7 +133,8 @@ def _credited(
     lines = list(invoice.lines.all())
     billed = {line.meter: line.quantity for line in lines}
     amounts = {line.meter: line.amount_micro for line in lines}
-    for gone in CreditNoteLine.objects.filter(credit_note__invoice=invoice):
+    # What was granted changes no quantity, and losses are credited as they were billed.
+    for gone in CreditNoteLine.objects.filter(credit_note__invoice=invoice, credit_note__cut__isnull=False):
         billed[gone.meter] -= gone.quantity
         amounts[gone.meter] -= gone.amount_micro
     if entry is not None:

@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 from msgspec import UNSET
 
+from billing import parties
 from billing.completeness import METERS, PartitionRef
 from billing.credits import CreditedPart
 from billing.measured import DueDay
@@ -77,6 +78,9 @@ def invoice_document(
             for one in measured
         ),
         tax_statement=UNSET if statement is None else statement,
+        issuer_number=invoice.issuer_number or UNSET,
+        seller=parties.seller(),
+        buyer=parties.buyer(invoice.tenant),
         kind="invoice",
         id=invoice.public_id,
         number=invoice.number,
@@ -132,6 +136,7 @@ def cut_document(cut: Cut) -> documents.CutDocument:
 def credit_note_document(
     note: CreditNote,
     *,
+    cut: Cut,
     credited_document: BillingEntry,
     book: rating.PriceBook,
     credited: rating.Credited | charges.ChargedCredit,
@@ -150,7 +155,7 @@ def credit_note_document(
         invoice=documents.CreditedInvoice(
             id=credited_document.object_id, document_sha256=credited_document.document_sha256
         ),
-        cut_id=note.cut.public_id,
+        cut_id=cut.public_id,
         currency=book.currency,
         price_book_sha256=book.sha256,
         lines=tuple(
@@ -178,6 +183,7 @@ def credit_note_document(
             for part in ordered
         ),
         total_micro=credited.total_micro,
+        issuer_number=note.issuer_number or UNSET,
     )
 
 

@@ -128,6 +128,9 @@ def credit_note_rows(
         "x_CorrectedInvoiceId": note.invoice.id,
         "x_CutId": note.cut_id,
     }
+    if note.granted is not UNSET:
+        yield from _granted_rows(note, note.granted.reason, common)
+        return
     for line in note.lines:
         slices = _lost(line, note.ranges)
         costs = _divided(line.amount_micro, [one.quantity for one in slices])
@@ -145,6 +148,31 @@ def credit_note_rows(
             "ChargeCategory": _CATEGORIES[change.kind],
             "ChargeFrequency": "Recurring" if change.kind in ("fee", "minimum") else "One-Time",
             "ChargeDescription": f"Change of the {change.kind}{named} after a loss",
+        }  # fmt: skip
+
+
+def _granted_rows(note: documents.CreditNoteDocument, reason: str, common: Row) -> Iterator[Row]:
+    """What an operator took off: no quantity changes."""
+    for line in note.lines:
+        yield common | _costs(-line.amount_micro) | {
+            "ChargeCategory": "Credit",
+            "ChargeFrequency": "One-Time",
+            "ChargeDescription": f"Credited of {_meter(line.meter)}: {reason}",
+            "x_InvoiceDetailId": line.id,
+            "x_PriceBookHash": note.price_book_sha256,
+        }  # fmt: skip
+    for change in () if note.charges is UNSET else note.charges:
+        named = f" {change.name}" if change.name != change.kind else ""
+        yield common | _costs(change.amount_micro) | {
+            "ChargeCategory": "Tax" if change.kind == "tax" else "Credit",
+            "ChargeFrequency": "One-Time",
+            "ChargeDescription": f"Credited of the {change.kind}{named}: {reason}",
+        }  # fmt: skip
+    if note.granted is not UNSET and note.granted.amount_micro:
+        yield common | _costs(-note.granted.amount_micro) | {
+            "ChargeCategory": "Credit",
+            "ChargeFrequency": "One-Time",
+            "ChargeDescription": f"Credited: {reason}",
         }  # fmt: skip
 
 

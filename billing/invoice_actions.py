@@ -13,6 +13,7 @@ from billing import (
     credit_actions,
     credit_queries,
     document_building,
+    issuer_numbers,
     measured,
     price_actions,
     queries,
@@ -170,6 +171,7 @@ def _issue(
     )
     document = None
     total_micro = rated.total_micro
+    invoice.issuer_number = issuer_numbers.next_number(issuer_numbers.INVOICES)
     if prices is not None:
         charged = _charged(invoice, cut, book, prices, rated, at)
         issued = document_building.invoice_document(
@@ -207,6 +209,7 @@ def _issue(
         update_fields=[
             *(
                 "status",
+                "issuer_number",
                 "price_book",
                 "total_micro",
                 "charges",

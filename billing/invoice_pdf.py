@@ -26,26 +26,38 @@ class Issuer:
 
     name: str
     lines: Sequence[str]
-    """Address, numbers and accounts."""
+    """Address and registration."""
+    tax_id: str = ""
+    bank_lines: Sequence[str] = ()
+    """Where tenants pay by bank."""
 
 
-def invoice_pdf(invoice: Invoice, issuer: Issuer, *, due_at: datetime | None, void: bool = False) -> bytes:
-    """The invoice on A4; `void`: it was taken back, and says so. Takes about half a second of processor time. Raises
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What has become of an invoice until it is printed."""
+
+    due_at: datetime | None = None
+    state: str = ""
+    """In the words of the console; empty: it is not asked for yet."""
+    open_micro: int = 0
+    void: bool = False
+
+
+def invoice_pdf(invoice: Invoice, issuer: Issuer, standing: Standing) -> bytes:
+    """The invoice on A4; one that was taken back says so. Takes about half a second of processor time. Raises
     `NotFound` for a draft, and for an invoice from before there were documents.
     """
     # It loads 40 MB, which processes that print nothing do not have.
     from weasyprint import HTML
 
-    page = invoice_page(invoice, issuer, due_at=due_at, void=void)
+    page = invoice_page(invoice, issuer, standing)
     printed: bytes = HTML(string=page, url_fetcher=_no_fetching).write_pdf()
     return printed
 
 
-def invoice_page(invoice: Invoice, issuer: Issuer, *, due_at: datetime | None, void: bool = False) -> str:
+def invoice_page(invoice: Invoice, issuer: Issuer, standing: Standing) -> str:
     """The HTML that is printed. Raises as `invoice_pdf` does."""
-    return render_to_string(
-        "billing/invoice.html", _context(invoice, issuer, None if void else due_at) | {"void": void}
-    )
+    return render_to_string("billing/invoice.html", _context(invoice, issuer, standing))
 
 
 def _no_fetching(url: str) -> Any:
@@ -53,7 +65,7 @@ def _no_fetching(url: str) -> Any:
     raise ValueError(f"{url[:64]!r} is not fetched")
 
 
-def _context(invoice: Invoice, issuer: Issuer, due_at: datetime | None) -> dict[str, Any]:
+def _context(invoice: Invoice, issuer: Issuer, standing: Standing) -> dict[str, Any]:
     entry = BillingEntry.objects.filter(
         tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
     ).first()
@@ -68,15 +80,18 @@ def _context(invoice: Invoice, issuer: Issuer, due_at: datetime | None) -> dict[
     parts_max = max(PARTS_OF_A_LINE_MIN, PARTS_MAX // max(1, len(document.lines)))
     notes = list(CreditNote.objects.filter(invoice=invoice).order_by("number"))
     return {
-        "issuer": issuer.name,
-        "issuer_lines": issuer.lines,
-        "name": invoice.tenant.name,
+        **_parties(document, issuer, invoice.tenant.name),
+        "issuer_number": "" if document.issuer_number is UNSET else document.issuer_number,
+        "bank_lines": issuer.bank_lines if standing.open_micro else (),
+        "state": standing.state,
+        "open": money(standing.open_micro) if standing.state and not standing.void else "",
         "document": document,
         "document_sha256": entry.document_sha256,
         "issued": _moment(document.issued_at_ms),
         "period_start": _moment(document.period_start_ms),
         "period_end": _moment(document.period_end_ms),
-        "due": None if due_at is None else f"{due_at:%Y-%m-%d}",
+        "due": None if standing.due_at is None or standing.void else f"{standing.due_at:%Y-%m-%d}",
+        "void": standing.void,
         "lines": [
             {
                 "name": line.meter.replace("_", " ").capitalize(),
@@ -115,7 +130,7 @@ def _context(invoice: Invoice, issuer: Issuer, due_at: datetime | None) -> dict[
         "total": money(document.total_micro),
         "notes": [
             {
-                "number": note.number,
+                "named": note.issuer_number or f"no. {note.number}",
                 "id": note.public_id,
                 "issued": f"{note.issued_at:%Y-%m-%d}",
                 "amount": money(-note.total_micro),
@@ -124,6 +139,20 @@ def _context(invoice: Invoice, issuer: Issuer, due_at: datetime | None) -> dict[
         ],
         "remains": money(document.total_micro - sum(note.total_micro for note in notes)),
         "today": f"{timezone.now():%Y-%m-%d}",
+    }
+
+
+def _parties(document: documents.InvoiceDocument, issuer: Issuer, name: str) -> dict[str, Any]:
+    """As they were called when it was issued; in an older document as they are called now."""
+    seller = None if document.seller is UNSET else document.seller
+    buyer = None if document.buyer is UNSET else document.buyer
+    return {
+        "issuer": issuer.name if seller is None else seller.name,
+        "issuer_lines": issuer.lines if seller is None else seller.lines,
+        "issuer_tax_id": issuer.tax_id if seller is None else seller.tax_id,
+        "name": name if buyer is None else buyer.name,
+        "buyer_lines": () if buyer is None else buyer.lines,
+        "buyer_tax_id": "" if buyer is None else buyer.tax_id,
     }
 
 

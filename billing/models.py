@@ -13,6 +13,9 @@ from tenants.models import Tenant
 TOPIC_ID_DIGITS = 32
 SHA256_DIGITS = 64
 METER_LENGTH_MAX = 64
+ISSUER_NUMBER_LENGTH_MAX = 40
+REASON_LENGTH_MAX = 200
+REFERENCE_LENGTH_MAX = 120
 NAME_LENGTH_MAX = 255
 
 
@@ -264,6 +267,8 @@ class Invoice(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invoices")
     number = models.PositiveIntegerField()
     """1, 2, … within the tenant."""
+    issuer_number = models.CharField(max_length=ISSUER_NUMBER_LENGTH_MAX, blank=True, default="")
+    """Unique for the issuer and without gaps; empty for drafts and for what was issued before there were such."""
     cut = models.OneToOneField(Cut, on_delete=models.PROTECT, related_name="invoice")
     price_book = models.ForeignKey(PriceBook, on_delete=models.PROTECT, related_name="invoices")
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.DRAFT)
@@ -283,6 +288,11 @@ class Invoice(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "number"], name="billing_one_invoice_a_number"),
+            models.UniqueConstraint(
+                fields=["issuer_number"],
+                name="billing_one_invoice_an_issuer_number",
+                condition=~models.Q(issuer_number=""),
+            ),
             models.CheckConstraint(
                 condition=models.Q(status="draft", total_micro=None, issued_at=None)
                 | models.Q(status="issued", total_micro__isnull=False, issued_at__isnull=False),
@@ -340,15 +350,25 @@ class MeasuredDay(Immutable):
 
 
 class CreditNote(Immutable):
-    """Lowers an issued invoice: a declared loss removed a part of what it billed."""
+    """Lowers an issued invoice: a declared loss removed a part of what it billed, or an operator granted it."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_credit_note_id)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="credit_notes")
     number = models.PositiveIntegerField()
     """1, 2, … within the tenant."""
+    issuer_number = models.CharField(max_length=ISSUER_NUMBER_LENGTH_MAX, blank=True, default="")
+    """As of an invoice, in a series of its own."""
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="credit_notes")
-    cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="credit_notes")
-    """The cut with the reversals."""
+    cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="credit_notes", null=True)
+    """The cut with the reversals; None: an operator granted it."""
+    reason = models.CharField(max_length=REASON_LENGTH_MAX, blank=True, default="")
+    """Why it was granted."""
+    reference = models.CharField(max_length=REFERENCE_LENGTH_MAX, blank=True, default="")
+    """What the operator calls it. It is granted once for the invoice."""
+    asked = models.JSONField(default=dict, blank=True)
+    """What was asked for under the reference: {parts: [[id, micro-units or null]], amount_micro}."""
+    granted_micro = models.BigIntegerField(default=0)
+    """What was granted of the invoice as a whole, before tax."""
     total_micro = models.BigIntegerField()
     """The credited amount; not negative."""
     charges = models.JSONField(default=list, blank=True)
@@ -358,7 +378,17 @@ class CreditNote(Immutable):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "number"], name="billing_one_credit_note_a_number"),
+            models.UniqueConstraint(
+                fields=["issuer_number"],
+                name="billing_one_credit_note_an_issuer_number",
+                condition=~models.Q(issuer_number=""),
+            ),
             models.UniqueConstraint(fields=["invoice", "cut"], name="billing_one_credit_note_a_loss"),
+            models.UniqueConstraint(
+                fields=["invoice", "reference"],
+                name="billing_one_credit_note_a_reference",
+                condition=~models.Q(reference=""),
+            ),
             models.CheckConstraint(condition=models.Q(total_micro__gte=0), name="billing_credits_lower"),
         )
 

@@ -26,7 +26,9 @@ from tenants.models import Tenant
 
 STRIPE_TAX: Literal["stripe_tax"] = "stripe_tax"
 ADDRESS = ("country", "state", "postal_code", "city", "line1", "line2")
-FIELDS = (*ADDRESS, "tax_id_type", "tax_id")
+PROFILE: dict[str, str | bool] = {"legal_name": "", "email": "", "no_mail": False}
+"""What else a billing profile says, and what it says where it was left out."""
+FIELDS = (*ADDRESS, "tax_id_type", "tax_id", *PROFILE)
 OLDEST_RATES = timedelta(days=30)
 """Stripe Tax knows rates of up to 31 days ago."""
 NO_ADDRESS = (
@@ -34,6 +36,7 @@ NO_ADDRESS = (
     " invoices"
 )
 NOT_ASKED = "Stripe Tax has not calculated the tax yet"
+_EMAIL = re.compile(r"[^@\s,;<>]{1,64}@[^@\s,;<>]{1,189}")
 _COUNTRY = re.compile(r"[A-Z]{2}")
 _TAX_ID_TYPE = re.compile(r"[a-z]{2,4}(_[a-z]{2,8}){1,2}")
 
@@ -63,12 +66,13 @@ def forget_address(actor: Actor, tenant: Tenant) -> None:
             )
 
 
-def set_address(actor: Actor, tenant: Tenant, *, now: datetime, **given: str) -> TaxAddress:
-    """Set where the tenant is, for invoices that are not issued yet. The same again changes nothing.
+def set_address(actor: Actor, tenant: Tenant, *, now: datetime, **given: str | bool) -> TaxAddress:
+    """Set the tenant's billing profile, for invoices that are not issued yet. The same again changes nothing.
 
-    `given`: every name of `FIELDS`. Raises `InvalidRequest`.
+    `given`: every name of `FIELDS`; those of `PROFILE` may be left out. Raises `InvalidRequest`.
     """
-    _check(given)
+    given = PROFILE | given
+    _check({name: value for name, value in given.items() if isinstance(value, str)})
     with transaction.atomic():
         owner = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         row = address_of(owner)
@@ -97,6 +101,8 @@ def _check(given: dict[str, str]) -> None:
     for name, value in given.items():
         if value != value.strip() or not value.isprintable():
             raise InvalidRequest(f"{name}: begins or ends with a space, or has a control character")
+    if given["email"] and not _EMAIL.fullmatch(given["email"]):
+        raise InvalidRequest("email: an address as name@company.example required")
     if bool(given["tax_id"]) != bool(given["tax_id_type"]):
         raise InvalidRequest("tax_id: a number and its type together, or neither")
     if given["tax_id_type"] and not _TAX_ID_TYPE.fullmatch(given["tax_id_type"]):

@@ -7,11 +7,12 @@ from tenants.models import Tenant
 
 ADDRESS_LENGTH_MAX = 200
 TAX_ID_LENGTH_MAX = 50
+EMAIL_LENGTH_MAX = 254
 TEXT_LENGTH_MAX = 500
 
 
 class TaxAddress(models.Model):
-    """Where a tenant is, as it says itself. Written under the tenant's row lock."""
+    """A tenant's billing profile: who and where it is, as it says itself. Written under the tenant's row lock."""
 
     tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="tax_address")
     country = models.CharField(max_length=2)
@@ -24,6 +25,12 @@ class TaxAddress(models.Model):
     tax_id_type = models.CharField(max_length=20, blank=True)
     """As Stripe calls it: `eu_vat`. Empty, as is its value: the tenant has none."""
     tax_id = models.CharField(max_length=TAX_ID_LENGTH_MAX, blank=True)
+    legal_name = models.CharField(max_length=ADDRESS_LENGTH_MAX, blank=True, default="")
+    """Who is invoiced, as its register calls it; empty: the tenant's name stands for it."""
+    email = models.CharField(max_length=EMAIL_LENGTH_MAX, blank=True, default="")
+    """Where issued invoices go; empty: to the people who may pay them."""
+    no_mail = models.BooleanField(default=False)
+    """Whether issued invoices are not sent by e-mail."""
     changed_at = models.DateTimeField()
 
 

@@ -156,7 +156,15 @@ class InvoicesConfig(Settings, frozen=True, kw_only=True):
     issuer: Text = "Penstock"
     """Name of the company that issues invoices."""
     issuer_lines: Annotated[tuple[Text, ...], Meta(max_length=12)] = ()
-    """What else an invoice says of it, a line each: address, registration, tax number, bank account."""
+    """What else an invoice says of it, a line each: address and registration."""
+    issuer_tax_id: Annotated[str, Meta(max_length=50)] = ""
+    """Its tax number, which the law of the EU and others require on invoices."""
+    bank_lines: Annotated[tuple[Text, ...], Meta(max_length=8)] = ()
+    """Where tenants pay by bank, a line each: holder, IBAN, BIC. It stands on invoices that are open, and in e-mails of
+    them."""
+    number_series: Annotated[str, Meta(pattern=r"^[A-Z0-9]{0,20}\Z")] = ""
+    """What the numbers of invoices and credit notes begin with: EU gives EU-INV-000001. Numbers are without gaps in
+    each series; take another one only for another issuer, and not again."""
 
 
 class ServiceLevelsConfig(Settings, frozen=True, kw_only=True):

@@ -81,6 +81,33 @@ class FakeStripe:
         """The customer paid on the page of the invoice."""
         self._charge(self.objects[invoice], self.objects[invoice]["amount_remaining"])
 
+    def delete_customer(self, customer: str) -> None:
+        """Someone has deleted the customer on Stripe's own pages. Stripe still answers its id."""
+        for method in [one["id"] for one in self.all("payment_method") if one["customer"] == customer]:
+            del self.objects[method]
+        self.objects[customer] = {"id": customer, "object": "customer", "deleted": True, "metadata": {}}
+
+    def change_by_hand(self, what: str, invoice: str, **members: Any) -> Object:
+        """Someone has done this to an invoice on Stripe's own pages: `finalize`, `void`, `mark_uncollectible`, `pay`
+        (out of band), `delete` or `credit_notes`.
+        """
+        if what == "credit_notes":
+            return self._do("post", ["credit_notes"], {"invoice": invoice, **members})
+        if what == "delete":
+            return self._do("delete", ["invoices", invoice], {})
+        return self._do(
+            "post", ["invoices", invoice, what], {"paid_out_of_band": "true"} if what == "pay" else {}
+        )
+
+    def void_note(self, note: str) -> None:
+        """Someone has taken back a credit note of an invoice that is open."""
+        row = self.objects[note]
+        row["status"] = "void"
+        invoice = self._in(row["invoice"], "open")
+        invoice["pre_payment_credit_notes_amount"] -= row["amount"]
+        invoice["amount_remaining"] += row["amount"]
+        invoice["amount_due"] += row["amount"]
+
     def refund_by_hand(self, invoice: str, amount: int) -> Object:
         """Someone has given back a part of what was paid, on Stripe's own pages, without a credit note."""
         return self.make(
@@ -177,6 +204,7 @@ class FakeStripe:
             case ("get", "customers", customer):
                 return self._get(customer)
             case ("get", "customers", customer, "payment_methods"):
+                self._customer(customer)
                 return _list([one for one in self.all("payment_method") if one["customer"] == customer])
             case ("post", "checkout", "sessions"):
                 made = self.make("cs", "checkout.session", **params)
@@ -215,6 +243,7 @@ class FakeStripe:
                 return self._page("invoiceitem", params, lambda one: one["invoice"] == params["invoice"])
             case ("post", "invoices", invoice, "finalize"):
                 row = self._in(invoice, "draft")
+                self._customer(row["customer"])
                 self._sum(row)
                 due = row["total"] + row["starting_balance"]
                 row["ending_balance"] = self.objects[row["customer"]]["balance"] = 0 if due >= LEAST else due
@@ -291,6 +320,15 @@ class FakeStripe:
             raise _Refused(404, "invalid_request_error", f"No such object: {object_id}", "resource_missing")
         return self.objects[object_id]
 
+    def _customer(self, customer: str) -> Object:
+        """Raises for one that was deleted, as Stripe refuses what is to be made of it."""
+        row = self._get(customer)
+        if row.get("deleted"):
+            raise _Refused(
+                400, "invalid_request_error", f"No such customer: '{customer}'", "resource_missing"
+            )
+        return row
+
     def _in(self, invoice: str, *statuses: str) -> Object:
         row = self._get(invoice)
         if row["status"] not in statuses:
@@ -311,7 +349,7 @@ class FakeStripe:
         return {**_list(rows[:limit]), "has_more": len(rows) > limit}
 
     def _new_invoice(self, params: dict[str, Any]) -> Object:
-        self._get(params["customer"])
+        self._customer(params["customer"])
         return self.make(
             "in",
             "invoice",
@@ -337,7 +375,9 @@ class FakeStripe:
 
     def _pay(self, invoice: str, params: dict[str, Any]) -> Object:
         row = self._in(invoice, "open", "uncollectible")
-        if params.get("paid_out_of_band") == "true":
+        if params.get("paid_out_of_band") != "true":
+            self._customer(row["customer"])
+        else:
             row.update(status="paid", amount_remaining=0)
             return row
         if row["amount_remaining"] < LEAST:

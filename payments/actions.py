@@ -56,6 +56,7 @@ def open_receivable(invoice: Invoice) -> Receivable:
             currency=invoice.price_book.currency,
             total_micro=whole_coins(invoice.total_micro, invoice.price_book.currency),
             # Counted from now for an invoice that is older than payments: it was not asked for before.
+            mail_due=invoice.total_micro > 0,
             due_at=max(invoice.issued_at, timezone.now()) + timedelta(days=settings.due_days),
         )
         row.save()
@@ -135,7 +136,8 @@ def follow_credits(receivable: str) -> None:
         noted = queries.credited_micro(row.invoice)
         if noted == row.noted_micro or row.voided_micro:
             return
-        exact = (row.invoice.total_micro or 0) - noted
+        # A loss that was seen after a credit was granted is credited as it was billed: no more than all is given back.
+        exact = max(0, (row.invoice.total_micro or 0) - noted)
         credited = row.total_micro - whole_coins(exact, row.currency)
         before, row.credited_micro, row.noted_micro = row.credited_micro, credited, noted
         row.save(update_fields=["credited_micro", "noted_micro"])
@@ -242,7 +244,7 @@ def mark_refunded(actor: Actor, invoice: Invoice, *, reference: str) -> Receivab
                 f"{invoice.public_id}: nothing is to be refunded; a credit note must lower it first"
             )
         # What Stripe could not give back is given back by bank, too.
-        by_bank = queries.kept_micro(row, Source.BANK) + queries.failed_refunds_micro(row)
+        by_bank = queries.kept_outside_micro(row) + queries.failed_refunds_micro(row)
         if by_bank < row.overpaid_micro:
             raise InvalidRequest(
                 f"{invoice.public_id}: {row.overpaid_micro} is to be refunded and {by_bank} was paid by bank; "
@@ -302,12 +304,15 @@ def void(actor: Actor, invoice: Invoice, *, reason: str) -> Receivable:
 
 def try_again(actor: Actor, invoice: Invoice) -> Receivable:
     """Compare with Stripe at once, and charge the payment method once more; where payment through Stripe is off, once
-    it is on.
+    it is on. If someone has changed its invoice at Stripe, that one is taken away there and another one is made.
     """
     with locked(queries.receivable_of(invoice).public_id) as row:
         if row.state in OWED and row.charged >= row.charge:
             row.charge += 1
             row.save(update_fields=["charge"])
+        if row.state in OWED and row.held:
+            row.asked_again = True
+            row.save(update_fields=["asked_again"])
         tell_stripe(row)
         audit.record(
             actor,

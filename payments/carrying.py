@@ -68,10 +68,20 @@ def put_back(receivable: str) -> None:
         row.stripe_invoice = row.stripe_state = row.pay_url = ""
         # The keys of what was taken away would be answered with it.
         row.key_version += 1
-        row.save(update_fields=["stripe_invoice", "stripe_state", "pay_url", "key_version"])
+        row.held = row.asked_again = False
+        row.save(
+            update_fields=["stripe_invoice", "stripe_state", "pay_url", "key_version", "held", "asked_again"]
+        )
         if row.state in OWED and row.open_micro:
             _wait(row)
         _tell(_released(row))
+
+
+def ask_again(receivable: str) -> None:
+    """Put it back, and have Stripe ask for it with another invoice."""
+    put_back(receivable)
+    with actions.locked(receivable) as row:
+        actions.tell_stripe(row)
 
 
 def release(receivable: str) -> None:
@@ -101,7 +111,8 @@ def _released(row: Receivable) -> list[Receivable]:
 
 def by_bank_micro(row: Receivable) -> int:
     """What of a carried receivable came by bank before Stripe collected it, so that Stripe must not."""
-    if row.payments.filter(kind=actions.Kind.PAYMENT, source=Source.STRIPE).exists():
+    there = (Source.STRIPE, Source.OUT_OF_BAND)
+    if row.payments.filter(kind=actions.Kind.PAYMENT, source__in=there).exists():
         return 0
     return max(0, queries.kept_micro(row, Source.BANK))
 

@@ -23,7 +23,7 @@ def remind(receivable: str, now: datetime) -> None:
         if row.state not in OWED:
             return
         actions.settle(actions.ACTOR, row, now)
-        if row.state != State.PAST_DUE or row.carried_by is not None:
+        if row.state != State.PAST_DUE or row.carried_by is not None or row.held:
             return
         due = reminders_due(row.due_at, settings.reminder_days, now)
         if due > row.reminders:

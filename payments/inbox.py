@@ -7,6 +7,7 @@ twice, late or in another order does no harm, and none changes anything of anoth
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from payments import actions, queries
 from payments.customers import refresh_method
@@ -21,6 +22,7 @@ KEPT = timedelta(days=90)
 """After an event was processed. Stripe sends one again for three days, and its signature is believed for minutes."""
 METHOD_EVENTS = (
     "checkout.session.completed",
+    "customer.deleted",
     "customer.updated",
     "payment_method.",
     "setup_intent.succeeded",
@@ -92,7 +94,7 @@ def _processed(gateway: Gateway | None, event: StripeEvent) -> str:
         return _invoice_changed(event)
     if event.type.startswith(MONEY_EVENTS) and event.payment:
         return _money_changed(event)
-    if event.type.startswith(METHOD_EVENTS) and event.customer and gateway is not None:
+    if event.type.startswith(METHOD_EVENTS) and gateway is not None:
         return _method_changed(gateway, event)
     return "ignored: not of a kind that is processed"
 
@@ -103,7 +105,7 @@ def _invoice_changed(event: StripeEvent) -> str:
         return "ignored: no receivable has this invoice"
     with actions.locked(found.public_id) as row:
         customer = StripeCustomer.objects.filter(tenant=row.tenant).first()
-        if customer is None or customer.stripe_id != event.customer:
+        if customer is None or event.customer not in (customer.stripe_id, *customer.former_ids):
             return "refused: its customer is not the one of the invoice's tenant"
         actions.tell_stripe(row, at_once=False)
     return f"{row.public_id} is compared with Stripe"
@@ -123,7 +125,9 @@ def _money_changed(event: StripeEvent) -> str:
 
 
 def _method_changed(gateway: Gateway, event: StripeEvent) -> str:
-    customer = StripeCustomer.objects.select_related("tenant").filter(stripe_id=event.customer).first()
+    # A method that was removed names no customer any more.
+    its = Q(stripe_id=event.customer) if event.customer else Q(method_id=event.object_id) & ~Q(method_id="")
+    customer = StripeCustomer.objects.select_related("tenant").filter(its).first()
     if customer is None:
         return "ignored: no tenant has this customer"
     refresh_method(gateway, customer.tenant)

@@ -9,6 +9,35 @@ from control_plane.mail.letter import Letter
 from penstock.rules.rating import grouped_amount
 
 
+def issued(
+    tenant: str,
+    *,
+    number: str,
+    invoice: str,
+    open_micro: int,
+    minor_digits: int,
+    currency: str,
+    due_at: datetime,
+    bank_lines: Sequence[str],
+) -> Letter:
+    """With the invoice as PDF. `bank_lines`: where it is paid by bank."""
+    amount = f"{grouped_amount(open_micro, minor_digits)} {currency}"
+    paragraphs = [
+        f"Invoice {number} of {tenant} is attached. {amount} are to be paid by {due_at:%Y-%m-%d}."
+        if open_micro
+        else f"Invoice {number} of {tenant} is attached. Nothing of it is to be paid."
+    ]
+    if open_micro and bank_lines:
+        paragraphs.append(f"By bank pay to {', '.join(bank_lines)}, with the reference {number}.")
+    return Letter(
+        subject=f"Invoice {number} of {tenant}",
+        paragraphs=tuple(paragraphs),
+        link=f"{config.current().public_url.rstrip('/')}/t/{quote(tenant)}/invoices/{quote(invoice)}",
+        link_says="See the invoice",
+        after=("The tenant's billing profile says where invoices go, and whether they are sent at all.",),
+    )
+
+
 def reminder(
     tenant: str,
     *,

@@ -31,6 +31,8 @@ class StripeCustomer(models.Model):
     stripe_id = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, unique=True)
     method = models.CharField(max_length=TEXT_LENGTH_MAX, blank=True)
     """How it pays, for people: `visa ending in 4242`. Empty: it has named no way."""
+    former_ids = models.JSONField(default=list)
+    """Ids that it had before, and that were deleted at Stripe. Invoices and payments there still name them."""
     method_id = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -107,6 +109,12 @@ class Receivable(models.Model):
     """The last attempt whose outcome is known."""
     problem = models.CharField(max_length=TEXT_LENGTH_MAX, blank=True)
     """Why it is not collected. Operators are alerted."""
+    held = models.BooleanField(default=False)
+    """Someone has changed it at Stripe, as `problem` says: reminders wait until an operator has decided."""
+    asked_again = models.BooleanField(default=False)
+    """An operator has decided that Stripe asks for it again, where it is `held`: with another invoice there."""
+    mail_due = models.BooleanField(default=False)
+    """Whether the invoice is still to be sent by e-mail."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -186,6 +194,8 @@ class Payment(Immutable):
     class Source(models.TextChoices):
         STRIPE = "stripe"
         BANK = "bank"
+        OUT_OF_BAND = "out_of_band"
+        """Someone has marked Stripe's invoice as paid without Stripe. The reference is the id of that invoice."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_payment_id)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="payments")

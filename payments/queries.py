@@ -85,6 +85,11 @@ def kept_micro(row: Receivable, source: Payment.Source) -> int:
     return sums[kinds.PAYMENT] - taken
 
 
+def kept_outside_micro(row: Receivable) -> int:
+    """What came without Stripe, by bank or as someone said at Stripe, and was not given back by bank."""
+    return kept_micro(row, Payment.Source.BANK) + kept_micro(row, Payment.Source.OUT_OF_BAND)
+
+
 def invoices_to_open() -> QuerySet[Invoice]:
     """Issued invoices whose payment is not asked for yet."""
     return (
@@ -120,6 +125,11 @@ def failed_refunds_micro(row: Receivable) -> int:
     return int(failed.aggregate(sum=Coalesce(Sum("amount_micro"), 0))["sum"])
 
 
+def to_mail() -> QuerySet[Receivable]:
+    """Receivables whose invoice is still to be sent by e-mail."""
+    return Receivable.objects.filter(mail_due=True).order_by("pk")
+
+
 def unsent() -> QuerySet[Receivable]:
     """Receivables that Stripe must hear of, longest waiting first."""
     return Receivable.objects.filter(unsent_since__isnull=False).order_by("unsent_since", "pk")
@@ -148,7 +158,8 @@ def with_group(row: Receivable) -> list[Receivable]:
 def to_remind(now: datetime, days: Sequence[int], days_to_suspend: int | None) -> QuerySet[Receivable]:
     """Receivables with a step that is due now: past their due date, a reminder to be sent, operators to be alerted, or
     a tenant that may be suspended. One that waits for its next step is not among them. One that waits to be carried is
-    not past due, and of one that is carried the reminder of its carrier speaks.
+    not past due, and of one that is carried the reminder of its carrier speaks. One that was changed at Stripe is
+    not reminded of until an operator has decided.
     """
     due = Q(alerted_at=None, due_at__lte=now - timedelta(days=max(days, default=0)) - ALERT_AFTER)
     for sent, day in enumerate(days):
@@ -158,7 +169,7 @@ def to_remind(now: datetime, days: Sequence[int], days_to_suspend: int | None) -
             tenant__suspended=False, suspended_at=None, due_at__lte=now - timedelta(days=days_to_suspend)
         )
         due |= suspend & _known() if is_through_stripe() else suspend
-    steps = Q(state=State.OPEN) | (due & Q(carried_by=None))
+    steps = Q(state=State.OPEN) | (due & Q(carried_by=None, held=False))
     return Receivable.objects.filter(steps, state__in=OWED, waits=False, due_at__lte=now).order_by(
         "due_at", "pk"
     )

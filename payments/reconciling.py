@@ -141,7 +141,8 @@ def _compare(run: ReconciliationRun, row: Receivable, found: StripeInvoice | Non
 
 def _differ(row: Receivable, found: StripeInvoice | None, now: datetime) -> list[dict[str, str]]:
     customer = StripeCustomer.objects.filter(tenant=row.tenant).first()
-    return differences(queries.with_group(row), found, "" if customer is None else customer.stripe_id, now)
+    customers = [] if customer is None else [customer.stripe_id, *customer.former_ids]
+    return differences(queries.with_group(row), found, customers, now)
 
 
 def _suspect(run: ReconciliationRun, receivables: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ import stripe
 
 from control_plane import config
 from payments.stripe_faults import translated
-from payments.stripe_shapes import Event, Item, Method, Money, StripeInvoice
+from payments.stripe_shapes import Event, Item, Method, Money, Refused, StripeInvoice
 from payments.stripe_tax_calls import TaxCalls
 from penstock.contract.errors import ConfigurationError, Forbidden, InvalidRequest
 from penstock.rules.addresses import is_loopback
@@ -54,6 +54,19 @@ class Gateway:
                 {"name": name, "metadata": {TENANT: tenant}}, {"idempotency_key": key}
             )
         return made.id
+
+    def has_customer(self, customer: str) -> bool:
+        """False: it was deleted. Raises `Refused` where the account never had it."""
+        with translated():
+            try:
+                return not _plain(self._api.customers.retrieve(customer)).get("deleted")
+            except stripe.InvalidRequestError as error:
+                if error.code != "resource_missing":
+                    raise
+        raise Refused(
+            f"{customer} is not a customer of this Stripe account: put the key of the account that made it into the "
+            "file of payments.stripe_key_file, or note payments by bank"
+        )
 
     def method(self, customer: str) -> Method | None:
         """The customer's default payment method, else its newest; None: it has none."""
@@ -217,6 +230,15 @@ class Gateway:
                 if one.status == "issued"
             }
 
+    def voided_notes(self, invoice: str, note: str) -> int:
+        """How many credit notes for ours were made there and taken back since."""
+        with translated():
+            listed = self._api.credit_notes.list({"invoice": invoice, "limit": PAGE})
+            return sum(
+                one.status == "void" and _metadata(one).get(CREDIT_NOTE) == note
+                for one in listed.auto_paging_iter()
+            )
+
     def credit(
         self, invoice: str, note: str, *, amount: int, refunded: int, elsewhere: int, key: str
     ) -> None:
@@ -371,6 +393,8 @@ def _invoice(one: stripe.Invoice) -> StripeInvoice:
         amount_paid=one.amount_paid,
         amount_remaining=one.amount_remaining,
         credited=one.pre_payment_credit_notes_amount + one.post_payment_credit_notes_amount,
+        credited_unpaid=one.pre_payment_credit_notes_amount,
+        paid_at_s=int((_plain(one).get("status_transitions") or {}).get("paid_at") or 0),
         url=url if is_fit else "",
     )
 

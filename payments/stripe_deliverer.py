@@ -16,7 +16,7 @@ from payments import queries, sending, tax_reporting
 from payments.models import Receivable
 from payments.sending import KIND_RECEIVABLE
 from payments.stripe_adapter import Gateway, configured
-from payments.stripe_delivery import Collection, Uncollected
+from payments.stripe_delivery import ChangedThere, Collection, Uncollected
 from payments.stripe_shapes import AnsweredFault, KeyRefused, Refused
 from penstock.contract.errors import ConfigurationError, PenstockError
 
@@ -46,7 +46,10 @@ class Collector:
             _take_another_key(row)
             self._later(row, str(fault), refused=False)
         except Uncollected as refused:
-            self._later(row, refused.problem, refused=True, problem=refused.problem)
+            # What was sent so far is known, and someone may correct it at Stripe: an old key would repeat it.
+            _take_another_key(row)
+            held = isinstance(refused, ChangedThere)
+            self._later(row, refused.problem, refused=True, problem=refused.problem, held=held)
         except Refused as refused:
             # Stripe would repeat a refusal for a day, also of what was since corrected there.
             _take_another_key(row)
@@ -58,7 +61,9 @@ class Collector:
         except PenstockError as error:
             self._later(row, error.message, refused=False)
         else:
-            Receivable.objects.filter(pk=row.pk).update(failures=0, refused=False)
+            Receivable.objects.filter(pk=row.pk).update(
+                failures=0, refused=False, held=False, asked_again=False
+            )
         return Delivered(generation=max(generation, row.generation))
 
     def delivered(self, object_id: str, done: Delivered) -> None:
@@ -77,8 +82,10 @@ class Collector:
             raise
         _report(gateway, row)
 
-    def _later(self, row: Receivable, text: str, *, refused: bool, problem: str = "") -> None:
-        fresh = sending.later(row.public_id, timezone.now(), refused=refused, problem=problem)
+    def _later(
+        self, row: Receivable, text: str, *, refused: bool, problem: str = "", held: bool = False
+    ) -> None:
+        fresh = sending.later(row.public_id, timezone.now(), refused=refused, problem=problem, held=held)
         if fresh:
             _log.error(
                 "an invoice is not collected",

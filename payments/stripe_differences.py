@@ -18,8 +18,8 @@ SETTLING = timedelta(hours=1)
 STATES = {
     State.OPEN: ("open",),
     State.PAST_DUE: ("open",),
-    State.PAID: ("paid",),
-    State.UNCOLLECTIBLE: ("uncollectible",),
+    State.PAID: ("paid", "void"),
+    State.UNCOLLECTIBLE: ("uncollectible", "void"),
     State.VOID: ("void",),
 }
 
@@ -35,11 +35,13 @@ class Difference:
 
 
 def differences(
-    group: Sequence[Receivable], found: StripeInvoice | None, customer: str, now: datetime
+    group: Sequence[Receivable], found: StripeInvoice | None, customers: Sequence[str], now: datetime
 ) -> list[dict[str, str]]:
-    """`group` is a receivable that is not carried, and those that it carries. `found`: what Stripe has of it."""
+    """`group` is a receivable that is not carried, and those that it carries. `found`: what Stripe has of it.
+    `customers`: the tenant's there, and those before that were deleted.
+    """
     rows = list(_of_each(group))
-    rows += _missing(group[0], now) if found is None else _of_invoice(group, found, customer)
+    rows += _missing(group[0], now) if found is None else _of_invoice(group, found, customers)
     return [asdict(one) for one in rows]
 
 
@@ -70,7 +72,9 @@ def _missing(row: Receivable, now: datetime) -> Iterator[Difference]:
         )
 
 
-def _of_invoice(group: Sequence[Receivable], found: StripeInvoice, customer: str) -> Iterator[Difference]:
+def _of_invoice(
+    group: Sequence[Receivable], found: StripeInvoice, customers: Sequence[str]
+) -> Iterator[Difference]:
     row = group[0]
 
     def differ(kind: str, ours: object, theirs: object) -> Difference:
@@ -84,11 +88,13 @@ def _of_invoice(group: Sequence[Receivable], found: StripeInvoice, customer: str
         )
 
     minor = unit_micro(row.currency)
-    if found.customer != customer:
-        yield differ("customer", customer, found.customer)
+    if found.customer not in customers:
+        yield differ("customer", customers[0] if customers else "", found.customer)
     # Its money came, and was taken back: Stripe calls it paid for good.
     taken_back = row.state in (State.UNCOLLECTIBLE, State.VOID) and row.paid_micro > 0
-    if found.status not in ("paid",) * taken_back + STATES[State(row.state)]:
+    # Credited in whole before it was paid, Stripe calls it paid as well.
+    nothing_left = row.state == State.VOID and found.credited >= found.total
+    if found.status not in ("paid",) * (taken_back or nothing_left) + STATES[State(row.state)]:
         yield differ("state", row.state, found.status)
     asked = sum(one.asked_micro for one in group)
     asked -= sum(carrying.by_bank_micro(one) for one in group[1:])
@@ -96,7 +102,9 @@ def _of_invoice(group: Sequence[Receivable], found: StripeInvoice, customer: str
     # Void is void there, without a credit note.
     if found.status != "void" and theirs != asked:
         yield differ("amount", asked, theirs)
-    if found.moved or (found.status == "draft" and found.starting_balance):
+    # Once it is closed here, an operator has decided what becomes of it.
+    moved = row.state in OWED and found.moved
+    if moved or (found.status == "draft" and found.starting_balance):
         yield differ("balance", 0, found.moved * minor or found.starting_balance * minor)
     ours = sum(
         payment.amount_micro

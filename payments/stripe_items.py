@@ -52,7 +52,7 @@ def _in_coins(row: Receivable, exact: Iterator[tuple[str, int, str, bool]]) -> l
     sum_micro = before_micro = 0
     for part_id, amount_micro, title, lowers in exact:
         sum_micro += amount_micro
-        asked_micro = whole_coins(sum_micro, row.currency)
+        asked_micro = whole_coins(max(0, sum_micro), row.currency)
         amount = (asked_micro - before_micro) // unit_micro(row.currency)
         parts.append(Part(id=part_id, amount=amount, title=title, lowers=lowers))
         before_micro = asked_micro

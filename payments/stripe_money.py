@@ -4,6 +4,7 @@ What is of an invoice that carries others is split: each receivable gets its par
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -31,6 +32,10 @@ def follow(gateway: Gateway, receivable: str, found: StripeInvoice) -> None:
         group = [row, *(_with_tenant(one, row) for one in queries.with_group(row)[1:])]
         for one in paid:
             _note(Kind.PAYMENT, one, group, _wanted(group))
+        outside = _paid_outside(found, paid, group)
+        if outside:
+            elsewhere = Money(id=found.id, amount=outside, at_s=found.paid_at_s or int(time.time()))
+            _note(Kind.PAYMENT, elsewhere, group, _wanted(group), Source.OUT_OF_BAND)
         for kind, rows in ((Kind.REFUND, refunds), (Kind.DISPUTE, disputes)):
             for one in rows:
                 _note_return(kind, one, group)
@@ -41,6 +46,22 @@ def follow(gateway: Gateway, receivable: str, found: StripeInvoice) -> None:
             )
 
 
+def _paid_outside(found: StripeInvoice, paid: Sequence[Money], group: Sequence[Receivable]) -> int:
+    """What someone has marked as paid at Stripe, without Stripe, beyond what is noted here as paid by bank."""
+    if found.status != "paid":
+        return 0
+    unit = unit_micro(group[0].currency)
+    asked = found.total - found.moved - found.credited_unpaid
+    noted_micro = sum(
+        payment.amount_micro
+        for row in group
+        for payment in row.payments.filter(kind=Kind.PAYMENT, source=Source.BANK)
+    )
+    # It stands on the invoice as an item or a credit note.
+    noted_micro -= sum(carrying.by_bank_micro(row) for row in group[1:])
+    return max(0, asked - sum(one.amount for one in paid) - noted_micro // unit)
+
+
 def trouble(row: Receivable) -> str:
     """What an operator must do about money that was taken or given back; empty: nothing."""
     digits = int(row.invoice.price_book.document["minor_digits"])
@@ -49,12 +70,15 @@ def trouble(row: Receivable) -> str:
         return f"{grouped_amount(micro, digits)} {row.currency}"
 
     if row.overpaid_micro and queries.failed_refunds_micro(row):
-        return f"a refund failed at Stripe: give {amount(row.overpaid_micro)} back by bank, and note it"
+        return (
+            f"a refund failed at Stripe: give {amount(row.overpaid_micro)} back by bank, and note it with "
+            f"`penstock payment refunded {row.invoice.public_id}`"
+        )
     if row.state == State.PAID and row.open_micro:
         return (
-            f"{amount(row.open_micro)} was given or taken back at Stripe without a credit note: issue one, note "
-            "a payment "
-            "by bank, or give it up"
+            f"{amount(row.open_micro)} was given or taken back at Stripe without a credit note. Issue one with "
+            f"`penstock billing credit {row.invoice.public_id}`, note a payment by bank with `penstock payment paid`, "
+            "or give it up with `penstock payment give-up`"
         )
     return ""
 
@@ -86,9 +110,11 @@ def _note_return(kind: Payment.Kind, one: Money, group: Sequence[Receivable]) ->
             _count(RETURNS[kind], one, by_pk[before.receivable_id], before.reference, before.amount_micro)
 
 
-def _counted(kind: Payment.Kind, reference: str, row: Receivable) -> list[Payment]:
+def _counted(
+    kind: Payment.Kind, reference: str, row: Receivable, source: Payment.Source = Source.STRIPE
+) -> list[Payment]:
     """Rows of it: one, or one of each receivable that it was split to."""
-    known = Payment.objects.filter(tenant=row.tenant, kind=kind, source=Source.STRIPE)
+    known = Payment.objects.filter(tenant=row.tenant, kind=kind, source=source)
     return list(
         known.filter(Q(reference=reference) | queries.begins_with("reference", f"{reference}/")).order_by(
             "pk"
@@ -97,9 +123,13 @@ def _counted(kind: Payment.Kind, reference: str, row: Receivable) -> list[Paymen
 
 
 def _note(
-    kind: Payment.Kind, one: Money, group: Sequence[Receivable], wanted: Sequence[tuple[Receivable, int]]
+    kind: Payment.Kind,
+    one: Money,
+    group: Sequence[Receivable],
+    wanted: Sequence[tuple[Receivable, int]],
+    source: Payment.Source = Source.STRIPE,
 ) -> None:
-    if _counted(kind, one.id, group[0]):
+    if _counted(kind, one.id, group[0], source):
         return
     amount = one.amount * unit_micro(group[0].currency)
     sums: dict[int, int] = {}
@@ -108,7 +138,7 @@ def _note(
     for row in group:
         if sums.get(row.pk):
             reference = one.id if row is group[0] else f"{one.id}/{row.invoice.number}"
-            _count(kind, one, row, reference, sums[row.pk])
+            _count(kind, one, row, reference, sums[row.pk], source)
     if sum(sums.values()) < amount:
         _log.error(
             "more was taken back at Stripe than was paid",
@@ -116,12 +146,19 @@ def _note(
         )
 
 
-def _count(kind: Payment.Kind, one: Money, row: Receivable, reference: str, amount_micro: int) -> None:
+def _count(
+    kind: Payment.Kind,
+    one: Money,
+    row: Receivable,
+    reference: str,
+    amount_micro: int,
+    source: Payment.Source = Source.STRIPE,
+) -> None:
     actions.note_money(
         actions.ACTOR,
         row,
         kind,
-        Source.STRIPE,
+        source,
         reference=reference,
         amount_micro=amount_micro,
         at=datetime.fromtimestamp(one.at_s, UTC),

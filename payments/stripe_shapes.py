@@ -60,6 +60,10 @@ class StripeInvoice:
     amount_remaining: int
     credited: int
     """By credit notes after it was finalized."""
+    credited_unpaid: int
+    """The part of it that lowered the invoice before it was paid."""
+    paid_at_s: int
+    """When it became paid; 0: it is not."""
     url: str
 
     @property

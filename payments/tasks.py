@@ -9,7 +9,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from control_plane import config, looks, schedule
-from payments import actions, dunning, inbox, queries, reconciling, sending, tax_asking
+from payments import actions, dunning, inbox, mailing, queries, reconciling, sending, tax_asking
 from payments.models import ReconciliationRun, StripeEvent
 from payments.stripe_adapter import Gateway, configured
 from payments.stripe_shapes import AnsweredFault
@@ -17,6 +17,8 @@ from penstock.contract.errors import PenstockError
 
 ROUND_MAX = 500
 """Of each kind in one round; the rest comes with the next."""
+MAILED_MAX = 20
+"""Invoices that are printed and sent in one round: each takes about half a second of processor time."""
 FORGOTTEN_MAX = 10_000
 """Of Stripe's events at once."""
 AT_REST_S = 60.0
@@ -36,6 +38,8 @@ def payment_round() -> None:
         _guarded("invoice not asked for", invoice.public_id, partial(actions.open_receivable, invoice))
     for row in queries.with_new_credits()[:ROUND_MAX]:
         _guarded("credit note not followed", row.public_id, partial(actions.follow_credits, row.public_id))
+    for row in queries.to_mail()[:MAILED_MAX]:
+        _guarded("invoice not sent by e-mail", row.public_id, partial(mailing.send_invoice, row.public_id))
     settings = config.current().payments
     for row in queries.to_remind(now, settings.reminder_days, settings.days_to_suspend)[:ROUND_MAX]:
         _guarded("reminder not sent", row.public_id, partial(dunning.remind, row.public_id, now))
@@ -83,7 +87,11 @@ def _guarded(what: str, object_id: str, step: Callable[[], object]) -> None:
         _log.exception(what, extra={"object": object_id})
 
 
-_OF_EVERY_ROUND = (queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None))
+_OF_EVERY_ROUND = (
+    queries.invoices_to_open,
+    queries.to_mail,
+    lambda: StripeEvent.objects.filter(processed_at=None),
+)
 _something_to_do = looks.any_row(*_OF_EVERY_ROUND)
 _something_for_stripe = looks.any_row(*_OF_EVERY_ROUND, queries.changed)
 _tax_to_ask = looks.any_due(tax_asking.to_ask)

@@ -220,6 +220,11 @@ urlpatterns: list[URLPattern] = [
         operator_receivables.void,
         name="operator-receivable-void",
     ),
+    path(
+        "operator/receivables/<str:invoice>/credit",
+        operator_receivables.credit,
+        name="operator-receivable-credit",
+    ),
     path("operator/receivables.csv", operator_receivables.export, name="operator-receivables-csv"),
     path(
         "operator/receivables/<str:invoice>/retry",

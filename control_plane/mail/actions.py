@@ -9,7 +9,7 @@ from django.utils import timezone
 from control_plane import config
 from control_plane.celery import app
 from control_plane.ids import new_id
-from control_plane.mail.letter import Letter
+from control_plane.mail.letter import Attachment, Letter
 from control_plane.mail.models import Mail
 from penstock.contract.invariant import invariant
 
@@ -22,8 +22,10 @@ ERROR_LENGTH = 400
 _log = logging.getLogger(__name__)
 
 
-def put(to: str, kind: str, letter: Letter) -> Mail:
-    """Send `letter` to the address once the transaction is committed. Must run inside the change's transaction."""
+def put(to: str, kind: str, letter: Letter, attachment: Attachment | None = None) -> Mail:
+    """Send `letter`, with the file, to the address once the transaction is committed. Must run inside the change's
+    transaction.
+    """
     invariant(connection.in_atomic_block, "an e-mail is written in the transaction of its change")
     service = config.current().public_url
     now = timezone.now()
@@ -34,6 +36,9 @@ def put(to: str, kind: str, letter: Letter) -> Mail:
         subject=letter.subject,
         text=letter.text(service),
         html=letter.html(service),
+        file=b"" if attachment is None else attachment.content,
+        file_name="" if attachment is None else attachment.name,
+        file_kind="" if attachment is None else attachment.kind,
         created_at=now,
         due_at=now,
     )
@@ -54,7 +59,9 @@ def claim(row: Mail) -> Mail | None:
 
 def note_sent(row: Mail) -> None:
     """A server, or the folder, has it: its content is kept no longer."""
-    Mail.objects.filter(pk=row.pk).update(sent_at=timezone.now(), due_at=None, text="", html="", error="")
+    Mail.objects.filter(pk=row.pk).update(
+        sent_at=timezone.now(), due_at=None, text="", html="", file=b"", error=""
+    )
 
 
 def note_failed(row: Mail, error: str, *, for_good: bool) -> None:
@@ -62,7 +69,7 @@ def note_failed(row: Mail, error: str, *, for_good: bool) -> None:
     now = timezone.now()
     fields: dict[str, object] = {"error": error[:ERROR_LENGTH]}
     if for_good or now - row.created_at >= GIVEN_UP_AFTER:
-        fields |= {"due_at": None, "text": "", "html": ""}
+        fields |= {"due_at": None, "text": "", "html": "", "file": b""}
     else:
         fields["due_at"] = next_attempt(row.attempts, now)
     Mail.objects.filter(pk=row.pk).update(**fields)

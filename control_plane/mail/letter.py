@@ -15,6 +15,16 @@ _QUIET = "color:#51676b;font-size:14px"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that goes with an e-mail."""
+
+    name: str
+    kind: str
+    """As application/pdf."""
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
     """What an e-mail says. `subject` is one line; the paragraphs are plain text."""
 

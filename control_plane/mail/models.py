@@ -17,6 +17,10 @@ class Mail(models.Model):
     text = models.TextField()
     """Empty once it is sent or given up."""
     html = models.TextField()
+    file = models.BinaryField(default=bytes)
+    """What goes with it; empty: nothing does, or it is sent or given up."""
+    file_name = models.CharField(max_length=100, default="")
+    file_kind = models.CharField(max_length=100, default="")
     created_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True)
     """When to try next; None = it is sent or given up."""

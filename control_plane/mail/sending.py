@@ -101,6 +101,8 @@ def message_of(row: Mail) -> EmailMultiAlternatives:
         headers={"Message-ID": f"<{row.public_id}@{host}>", "Auto-Submitted": "auto-generated"},
     )
     message.attach_alternative(row.html, "text/html")
+    if row.file:
+        message.attach(row.file_name, bytes(row.file), row.file_kind)
     return message
 
 

@@ -24,7 +24,6 @@ from billing import (
     evidence_bundles,
     focus,
     focus_exports,
-    invoice_pdf,
     period_actions,
     price_actions,
     queries,
@@ -38,8 +37,7 @@ from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
 from control_plane.rest.views import CallerView, OperatorView, TenantView
-from payments import queries as payments
-from payments.states import State
+from payments import printing
 from penstock.contract.errors import Forbidden, InvalidRequest
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.rules.timestamps import read_moment
@@ -109,7 +107,7 @@ class InvoicesView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's invoices, oldest first."""
-        return self.paged(queries.invoices(self.tenant), shapes.InvoiceShape)
+        return self.paged(queries.invoices(self.tenant).select_related("receivable"), shapes.InvoiceShape)
 
 
 class InvoiceView(TenantView):
@@ -237,15 +235,8 @@ class InvoicePdfView(TenantView):
 
 def pdf_answer(invoice: Invoice) -> HttpResponse:
     """The invoice as a file to print."""
-    receivable = payments.find_receivable(invoice)
-    said = config.current().invoices
-    printed = invoice_pdf.invoice_pdf(
-        invoice,
-        invoice_pdf.Issuer(name=said.issuer, lines=said.issuer_lines),
-        due_at=None if receivable is None else receivable.due_at,
-        void=receivable is not None and receivable.state == State.VOID,
-    )
-    return HttpResponse(printed, content_type=PDF, headers=_named(f"invoice-{invoice.number}.pdf"))
+    name = invoice.issuer_number or invoice.number
+    return HttpResponse(printing.printed(invoice), content_type=PDF, headers=_named(f"invoice-{name}.pdf"))
 
 
 def _named(file: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing import account_actions, tax_actions
-from billing.tax_models import ADDRESS_LENGTH_MAX, TAX_ID_LENGTH_MAX, TaxAddress
+from billing.tax_models import ADDRESS_LENGTH_MAX, EMAIL_LENGTH_MAX, TAX_ID_LENGTH_MAX, TaxAddress
 from control_plane.api import etags, shapes
 from control_plane.rest.views import TenantView
 from tenants.roles import Permission
@@ -46,6 +46,23 @@ class TaxAddressInput(shapes.StrictSerializer):
         help_text="As Stripe calls it: eu_vat, us_ein.",
     )
     tax_id = serializers.CharField(required=False, default="", allow_blank=True, max_length=TAX_ID_LENGTH_MAX)
+    legal_name = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=ADDRESS_LENGTH_MAX,
+        help_text="Who is invoiced, as its register calls it; empty: the tenant's name.",
+    )
+    email = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=EMAIL_LENGTH_MAX,
+        help_text="Where issued invoices go; empty: to the people who may pay them.",
+    )
+    no_mail = serializers.BooleanField(
+        required=False, default=False, help_text="Whether issued invoices are not sent by e-mail."
+    )
 
 
 class TaxAddressShape(serializers.Serializer[Any]):
@@ -59,6 +76,9 @@ class TaxAddressShape(serializers.Serializer[Any]):
     line2 = serializers.CharField()
     tax_id_type = serializers.CharField()
     tax_id = serializers.CharField()
+    legal_name = serializers.CharField()
+    email = serializers.CharField()
+    no_mail = serializers.BooleanField()
 
 
 class BillingAccountView(TenantView):
@@ -89,7 +109,7 @@ class TaxAddressView(TenantView):
         responses={200: TaxAddressShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """Where the tenant is for taxes, as it says."""
+        """The tenant's billing profile: its legal name, address, tax number and e-mail address, as it says."""
         return self._shown(tax_actions.address_of(self.tenant))
 
     @extend_schema(
@@ -99,7 +119,7 @@ class TaxAddressView(TenantView):
         responses={200: TaxAddressShape, **shapes.problems(403, 404, 412, 422)},
     )
     def put(self, request: Request) -> Response:
-        """Set where the tenant is for taxes. It stands on the invoices that are issued from then on."""
+        """Set the billing profile, all of it. It stands on the invoices that are issued from then on."""
         given = TaxAddressInput(data=request.data)
         given.is_valid(raise_exception=True)
         with etags.unchanged_within(

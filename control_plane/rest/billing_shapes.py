@@ -10,6 +10,7 @@ from billing.draft_queries import Draft
 from billing.models import BillingEntry, CreditNote, Cut, Invoice
 from billing.voids import void_at
 from control_plane.api.shapes import Moment, StrictSerializer
+from payments.states import State
 from penstock.rules.timestamps import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
@@ -85,6 +86,13 @@ class ChargeChangeShape(serializers.Serializer[Any]):
     )
 
 
+class PaymentOfInvoiceShape(serializers.Serializer[Any]):
+    state = serializers.ChoiceField(choices=[one.value for one in State])
+    due_at = Moment()
+    open_micro = serializers.IntegerField(help_text="What is still to be paid.")
+    paid_micro = serializers.IntegerField(help_text="What came, before refunds.")
+
+
 class AuditOfInvoiceShape(serializers.Serializer[Any]):
     sequence = serializers.IntegerField(source="audit_sequence")
     hash = serializers.CharField(source="audit_hash")
@@ -94,6 +102,9 @@ class AuditOfInvoiceShape(serializers.Serializer[Any]):
 class InvoiceShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     number = serializers.IntegerField()
+    issuer_number = serializers.CharField(
+        help_text="Unique for the issuer and without gaps; empty for drafts, and for what is older than such numbers."
+    )
     tenant = serializers.CharField(source="tenant.public_id")
     status = serializers.ChoiceField(choices=Invoice.Status.choices)
     currency = serializers.CharField(source="price_book.currency")
@@ -115,6 +126,9 @@ class InvoiceShape(serializers.Serializer[Any]):
     )
     credit_notes = CreditOfInvoiceShape(many=True)
     credited_micro = serializers.SerializerMethodField(help_text="The sum of its credit notes.")
+    payment = serializers.SerializerMethodField(
+        help_text="When it is due, and what is open and paid of it; null: it is not asked for yet."
+    )
     audit_head = serializers.SerializerMethodField(
         help_text="The audit log's newest entry when the invoice was issued; null for a draft."
     )
@@ -127,6 +141,11 @@ class InvoiceShape(serializers.Serializer[Any]):
     def get_credited_micro(self, invoice: Invoice) -> int:
         return sum(note.total_micro for note in invoice.credit_notes.all())
 
+    @extend_schema_field(PaymentOfInvoiceShape(allow_null=True))
+    def get_payment(self, invoice: Invoice) -> Any:
+        found = getattr(invoice, "receivable", None)
+        return None if found is None else PaymentOfInvoiceShape(found).data
+
     @extend_schema_field(AuditOfInvoiceShape(allow_null=True))
     def get_audit_head(self, invoice: Invoice) -> Any:
         return None if invoice.audit_sequence is None else AuditOfInvoiceShape(invoice).data
@@ -137,7 +156,7 @@ class CreditLineShape(serializers.Serializer[Any]):
     meter = serializers.CharField()
     unit = serializers.CharField()
     unit_size = serializers.IntegerField()
-    quantity = serializers.IntegerField(help_text="Billed and then lost.")
+    quantity = serializers.IntegerField(help_text="Billed and then lost; 0 where it was granted.")
     amount_micro = serializers.IntegerField(help_text="At the invoice's prices.")
     price_book_sha256 = serializers.CharField()
 
@@ -156,16 +175,28 @@ class LostRangeShape(serializers.Serializer[Any]):
 class CreditNoteShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     number = serializers.IntegerField()
+    issuer_number = serializers.CharField(help_text="As of an invoice, in a series of its own.")
     tenant = serializers.CharField(source="tenant.public_id")
     invoice = serializers.CharField(source="invoice.public_id")
     currency = serializers.CharField(source="invoice.price_book.currency")
     minor_digits = serializers.IntegerField(source="invoice.price_book.document.minor_digits")
     total_micro = serializers.IntegerField(help_text="It lowers the invoice by this amount.")
     issued_at = Moment()
-    cut = serializers.CharField(source="cut.public_id", help_text="The cut whose readings show the loss.")
+    cut = serializers.CharField(
+        source="cut.public_id",
+        default=None,
+        allow_null=True,
+        help_text="The cut whose readings show the loss; null: an operator granted it.",
+    )
+    reason = serializers.CharField(help_text="Why it was granted; empty: messages were lost.")
+    reference = serializers.CharField(help_text="What the operator calls it; empty where messages were lost.")
+    granted_micro = serializers.IntegerField(
+        help_text="What was granted of the invoice as a whole, before tax; 0 where lines and charges say it."
+    )
     lines = CreditLineShape(many=True)
     charges = ChargeChangeShape(
-        many=True, help_text="How the invoice's charges change; the total is the lines less these."
+        many=True,
+        help_text="How the invoice's charges change; the total is the lines and `granted_micro` less these.",
     )
     ranges = serializers.SerializerMethodField()
 
@@ -326,7 +357,11 @@ class PriceBookShape(serializers.Serializer[Any]):
 class PriceBookRequest(StrictSerializer):
     """Publishes prices."""
 
-    document = serializers.DictField(help_text="A price book.")
+    document = serializers.DictField(
+        help_text="A price book: `format`, `name`, `version`, `currency`, `minor_digits`, `meters`, and in format 2 "
+        '`fees` as `[{"fee": "support", "month": "25.00"}]` and `minimum_month` as `"50.00"`, amounts of a UTC month '
+        "as decimal text."
+    )
     effective_from = serializers.DateTimeField(
         help_text="It rates billing periods that begin at this time or later. Not in the past."
     )

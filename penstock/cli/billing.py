@@ -1,4 +1,4 @@
-"""`penstock billing drafts` and `finalize`: for operators, invoices that are still drafts."""
+"""`penstock billing`: for operators, invoices that are still drafts, and credit notes."""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +6,11 @@ from typing import Any
 import click
 
 from penstock.cli.cluster import operator_client, token_option
+from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
-from penstock.cli.invoice import moment
+from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_json, print_table, say
+from penstock.cli.quantities import read_micro
 from penstock.rest.client import segment
 
 _HOUR_S = 3_600
@@ -16,7 +18,7 @@ _HOUR_S = 3_600
 
 @click.group(name="billing", cls=Group, path=("billing",))
 def billing() -> None:
-    """Draft invoices, for operators: list, finalize."""
+    """Draft invoices and credit notes, for operators: list, finalize, credit."""
 
 
 @billing.command("drafts", examples=["penstock billing drafts --token-file operator.token"])
@@ -98,6 +100,68 @@ def billing_finalize(
         print_json(outcome)
         return
     _print_outcome(outcome)
+
+
+@billing.command(
+    "credit",
+    cls=ChangingCommand,
+    short_help="Issue a credit note for an invoice.",
+    examples=[
+        "penstock billing credit inv_... --amount 5.00 --reason goodwill --reference TICKET-4711 "
+        "--token-file operator.token",
+        "penstock billing credit inv_... --part messages_in=2.50 --part messages_in --reason 'wrong price'",
+    ],
+)
+@click.argument("invoice", metavar="INVOICE")
+@click.option("--amount", metavar="AMOUNT", help="Off the whole invoice, with tax, in its currency.")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    metavar="PART[=AMOUNT]",
+    help="A line, a fee or the minimum, by id, meter or name, before tax; without an amount all that is left of it. "
+    "May be repeated.",
+)
+@click.option("--all", "whole", is_flag=True, help="All that is left of the invoice.")
+@click.option("--reason", required=True, help="Why. The credit note says it to the tenant.")
+@click.option(
+    "--reference",
+    help="What you call it. The same one again for the invoice credits nothing more. Without it the reason stands in.",
+)
+@token_option
+@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer.")
+def billing_credit(
+    invoice: str,
+    amount: str | None,
+    parts: tuple[str, ...],
+    whole: bool,
+    reason: str,
+    reference: str | None,
+    token_file: Path | None,
+    timeout: float,
+) -> None:
+    """Take an amount off an issued invoice: a credit note is issued, and the invoice stays as it is.
+
+    What is open of it shrinks. What was paid is given back by Stripe, or by bank where it came by bank.
+    """
+    if [amount is not None, bool(parts), whole].count(True) != 1:
+        raise click.UsageError("One of --amount, --part and --all is required.")
+    body: dict[str, Any] = {"reference": reference or reason[:120], "reason": reason}
+    if amount is not None:
+        body["amount_micro"] = read_micro("--amount", amount)
+    if parts:
+        body["parts"] = [_part(part) for part in parts]
+    with operator_client(token_file) as rest:
+        note = rest.post(f"/v1/billing/invoices/{segment(invoice)}/credit-notes", body, timeout_s=timeout)
+    if current().json:
+        print_json(note)
+        return
+    say(f"Credit note no. {note['number']} ({note['id']}) of {money(note, note['total_micro'])} is issued.")
+
+
+def _part(text: str) -> dict[str, Any]:
+    name, equals, amount = text.partition("=")
+    return {"part": name, **({"amount_micro": read_micro("--part", amount)} if equals else {})}
 
 
 def _print_outcome(outcome: dict[str, Any]) -> None:

@@ -49,9 +49,10 @@ def payment_account(timeout: float) -> None:
 @click.command(
     "address",
     cls=ChangingCommand,
-    short_help="Set where the tenant is for taxes.",
+    short_help="Set who and where the tenant is for invoices.",
     examples=[
-        "penstock payment address --country DE --postal-code 10115 --city Berlin --tax-id eu_vat:DE123456789"
+        "penstock payment address --country DE --postal-code 10115 --city Berlin --tax-id eu_vat:DE123456789",
+        "penstock payment address --legal-name 'Acme GmbH' --country DE --city Berlin --email books@acme.example",
     ],
 )
 @click.option("--country", required=True, help="Two letters of ISO 3166-1: DE.")
@@ -63,6 +64,9 @@ def payment_account(timeout: float) -> None:
 @click.option(
     "--tax-id", default="", metavar="TYPE:NUMBER", help="As Stripe names its type: eu_vat:DE123456789."
 )
+@click.option("--legal-name", default="", help="Who is invoiced, as its register calls it.")
+@click.option("--email", default="", help="Where issued invoices go; else to the people who may pay them.")
+@click.option("--no-mail", is_flag=True, help="Send no issued invoices by e-mail.")
 @_timeout
 def payment_address(
     country: str,
@@ -72,9 +76,12 @@ def payment_address(
     line1: str,
     line2: str,
     tax_id: str,
+    legal_name: str,
+    email: str,
+    no_mail: bool,
     timeout: float,
 ) -> None:
-    """Set where the tenant is for taxes, all of it. It stands on the invoices that are issued from then on."""
+    """Set the tenant's billing profile, all of it. It stands on the invoices that are issued from then on."""
     kind, colon, number = tax_id.partition(":")
     if tax_id and not (colon and kind and number):
         raise click.BadParameter(f"{tax_id[:80]!r} is not like eu_vat:DE123456789", param_hint="--tax-id")
@@ -87,6 +94,9 @@ def payment_address(
         "line2": line2,
         "tax_id_type": kind,
         "tax_id": number,
+        "legal_name": legal_name,
+        "email": email,
+        "no_mail": no_mail,
     }
     with rest_client() as rest:
         found = rest.put(_ADDRESS, body, timeout_s=timeout)

@@ -1,6 +1,6 @@
 """`penstock budget …`: what the tenant may use in a day or month, and what of it is used; over REST."""
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import click
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
-from penstock.cli.quantities import SIZES, read_quantity
+from penstock.cli.quantities import SIZES, read_micro, read_quantity
 from penstock.cli.topic_changes import timeout_option
 from penstock.cli.whose import client_for, whose_option
 from penstock.contract.errors import NotFound
@@ -18,7 +18,6 @@ from penstock.rules.rating import grouped_amount
 
 _MEASURES = ("cost", "bytes", "messages")
 _POLICIES = ("notify", "slow", "refuse_produce", "refuse", "stop_growth")
-_MICRO = 1_000_000
 _BAR = 20
 _whose = whose_option("budgets")
 _AMOUNT = "In a period: 500GB, 1000000 messages, or 12.50 of the currency."
@@ -218,12 +217,7 @@ def _read_amount(measure: str, amount: str) -> int:
             return read_quantity(amount, SIZES)
         if measure == "messages":
             return read_quantity(amount, {})
-        micro = Decimal(amount) * _MICRO
-        if not micro.is_finite() or micro != micro.to_integral_value():
-            raise ValueError(f"{amount!r} is no amount of money; at most six places are allowed")
-        return int(micro)
-    except InvalidOperation:
-        raise click.UsageError(f"--amount: {amount!r} is no amount of money") from None
+        return read_micro("--amount", amount)
     except ValueError as error:
         raise click.UsageError(f"--amount: {error}") from None
 

@@ -17,6 +17,7 @@ from penstock.cli.rest import patient_client
 from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.private_file import write_private
 from penstock.rest.client import segment
+from penstock.rules.payment_words import PAYMENT_WORDS
 from penstock.rules.rating import change_text, grouped_amount, unit_text
 
 _TIMEOUT_S = 15.0
@@ -52,6 +53,7 @@ def invoice_list(timeout: float) -> None:
             *(_quantity(entry, meter) for meter in ("messages_in", "bytes_in")),
             total(entry),
             *([credited(entry)] if any_credit else []),
+            *_payment(entry),
         ]
         for entry in invoices
     ]
@@ -59,6 +61,7 @@ def invoice_list(timeout: float) -> None:
         [
             *("no.", "invoice", "status", "from", "to", "messages", "bytes", "total"),
             *(["credited"] if any_credit else []),
+            *("due", "open", "paid"),
         ],
         rows,
         empty="No invoices yet: a month is invoiced when it ends. Until then: penstock usage",
@@ -227,9 +230,24 @@ def invoice_anchor(file: Path, force: bool, timeout: float) -> None:
     )
 
 
+def _payment(entry: dict[str, Any]) -> list[str]:
+    """Due date, what is open and what is paid; a draft has none, nor has an invoice of an older service."""
+    asked = entry.get("payment")
+    if not asked:
+        return ["-", "-", "-"]
+    return [
+        str(asked["due_at"])[:10],
+        money(entry, asked["open_micro"]),
+        money(entry, asked["paid_micro"]),
+    ]
+
+
 def _status(entry: dict[str, Any]) -> str:
-    """A service of the version before does not say that an invoice is void."""
-    return "void" if entry.get("void_at") else str(entry["status"])
+    """As it is paid, once it is asked for. A service of the version before says neither that nor that it is void."""
+    if entry.get("void_at"):
+        return "void"
+    asked = entry.get("payment")
+    return PAYMENT_WORDS[asked["state"]] if asked else str(entry["status"])
 
 
 def _day_text(day: datetime | None) -> str | None:
@@ -272,8 +290,11 @@ def _print_credit_note(note: dict[str, Any]) -> None:
         "credit note",
         [number, note["id"], amount, issued],
         f"\nCredit note {number}  {note['id']}  {amount}, issued {issued}: "
-        "messages were lost after they had been billed",
+        + (note.get("reason") or "messages were lost after they had been billed"),
     )
+    if note.get("reason"):
+        _print_granted(note, number)
+        return
     print_part(
         f"credit note {number} line",
         ["meter", "quantity", "amount"],
@@ -303,6 +324,15 @@ def _print_credit_note(note: dict[str, Any]) -> None:
             for lost in note["ranges"]
         ],
     )
+
+
+def _print_granted(note: dict[str, Any], number: int) -> None:
+    """What an operator took off: parts of the invoice, or an amount of the whole, and its tax."""
+    rows: list[list[object]] = [[line["meter"], money(note, line["amount_micro"])] for line in note["lines"]]
+    rows += [[_changed(one), money(note, -int(one["amount_micro"]))] for one in note["charges"]]
+    if note["granted_micro"]:
+        rows.insert(0, ["of the whole invoice", money(note, note["granted_micro"])])
+    print_part(f"credit note {number} part", ["of", "credited"], rows)
 
 
 def _changed(change: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 import click
@@ -26,6 +27,7 @@ TIMES: Mapping[str, int] = {
     "w": 604_800_000,
 }
 """Milliseconds of each unit."""
+_MICRO = 1_000_000
 _QUANTITY = re.compile(r"(-?\d{1,18})([A-Za-z]*)\Z", re.ASCII)
 
 
@@ -39,6 +41,17 @@ def read_quantity(text: str, units: Mapping[str, int]) -> int:
     if found is None or (unit and (unit not in units or found[1].startswith("-"))):
         raise ValueError(f"{text!r} is no whole number, alone or with one of {', '.join(units)}")
     return int(found[1]) * (units[unit] if unit else 1)
+
+
+def read_micro(option: str, amount: str) -> int:
+    """An amount of money in micro-units. Raises `click.UsageError`, which names the option."""
+    try:
+        micro = Decimal(amount) * _MICRO
+    except InvalidOperation:
+        raise click.UsageError(f"{option}: {amount!r} is no amount of money") from None
+    if not micro.is_finite() or micro != micro.to_integral_value():
+        raise click.UsageError(f"{option}: {amount!r} is no amount of money; at most six places are allowed")
+    return int(micro)
 
 
 class _Quantity(_Parameter):

@@ -342,7 +342,9 @@ def _print(report: Report, *, away: str = _DELETED) -> None:
         f"by the prices {_money(report, report.due_total_micro)}"
     )
     if report.credited_total_micro:
-        click.echo(f"Credited for what was lost {_money(report, report.credited_total_micro)}")
+        click.echo(f"Credited {_money(report, report.credited_total_micro)}")
+    for text in report.granted:
+        click.echo(line(text))
     for problem in report.problems[:_PROBLEMS_SHOWN_MAX]:
         click.secho(line(str(problem)), fg="red" if problem.is_wrong else "yellow")
     left = len(report.problems) - _PROBLEMS_SHOWN_MAX

@@ -225,6 +225,20 @@ class Predecessor(Strict, frozen=True):
     document_sha256: Sha256
 
 
+class Party(Strict, frozen=True):
+    """Who invoices or is invoiced, as it was called when the document was issued."""
+
+    name: Name
+    lines: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=255)], ...], msgspec.Meta(max_length=12)]
+    """Its address; of the issuer also its registration."""
+    tax_id: Annotated[str, msgspec.Meta(max_length=50)]
+    """Empty: none was given."""
+
+
+IssuerNumber = Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
+"""Unique for the issuer, over all tenants, and without gaps in its series: `INV-000001`."""
+
+
 class InvoiceDocument(Strict, frozen=True):
     """An issued invoice, whole. Format 2 has charges beside its lines."""
 
@@ -255,6 +269,10 @@ class InvoiceDocument(Strict, frozen=True):
     """Where the price book has a meter that counts no offsets: by meter, topic, topic id and day."""
     tax_statement: TaxStatement | UnsetType = UNSET
     """Where the terms say that the tax is stated, and something is taxed."""
+    issuer_number: IssuerNumber | UnsetType = UNSET
+    """Invoices from before there were such numbers have `number` alone."""
+    seller: Party | UnsetType = UNSET
+    buyer: Party | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _only_in_format_2(self.format, charges=self.charges, balances=self.balances)
@@ -307,6 +325,14 @@ class CreditedRange(Strict, frozen=True):
     bytes: Quantity
 
 
+class GrantedCredit(Strict, frozen=True):
+    """Why an operator granted a credit note, where no declared loss is its reason."""
+
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    amount_micro: Whole
+    """What is credited of the invoice as a whole, before tax; 0 where it is credited by lines and charges."""
+
+
 class CreditNoteDocument(Strict, frozen=True):
     """What an issued invoice is lowered by. It has the format of its invoice."""
 
@@ -318,14 +344,17 @@ class CreditNoteDocument(Strict, frozen=True):
     issued_at_ms: Time
     invoice: CreditedInvoice
     cut_id: Name
-    """At whose readings the loss was seen."""
+    """At whose readings the loss was seen; for a granted one that of its invoice."""
     currency: Currency
     price_book_sha256: Sha256
     lines: tuple[CreditedLine, ...]
     ranges: tuple[CreditedRange, ...]
     total_micro: Whole
-    """Lines less charges."""
+    """Lines less charges, and what was granted of the whole."""
     charges: tuple[CreditedCharge, ...] | UnsetType = UNSET
+    granted: GrantedCredit | UnsetType = UNSET
+    """Where an operator granted it. Its lines have a quantity of 0, and it has no ranges."""
+    issuer_number: IssuerNumber | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _only_in_format_2(self.format, charges=self.charges)

@@ -14,7 +14,9 @@ _DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 def decimal(value: object, what: str, places_max: int, most: int) -> int:
     """Decimal text in units of its last possible place; a number of JSON would be a float."""
     if not isinstance(value, str) or len(value) > DECIMAL_TEXT_MAX:
-        raise InvalidRequest(f'price book: {what} must be decimal text such as "0.002", not {value!r}')
+        raise InvalidRequest(
+            f'price book: {what} must be decimal text with up to {places_max} places such as "0.002", not {value!r}'
+        )
     match = _DECIMAL.fullmatch(value)
     if match is None:
         raise InvalidRequest(f"price book: {what} {value!r} is no decimal number")

@@ -423,6 +423,11 @@ def _monthly(fields: Mapping[str, Any], book_format: int) -> dict[str, Any]:
     for index, entry in enumerate(fees):
         where = f"fees[{index}]"
         fee = mapping(entry, where)
+        if set(fee) != {"fee", "month"}:
+            raise InvalidRequest(
+                f"price book: {where} has {', '.join(sorted(map(str, fee))) or 'nothing'}; "
+                '{"fee": NAME, "month": AMOUNT} required'
+            )
         month = decimal(fee.get("month"), f"{where}.month", MONTH_PLACES, MONTH_AMOUNT_MAX)
         read.append(Fee(fee=text(fee, "fee", _NAME, where), month_micro=month))
     if len({fee.fee for fee in read}) != len(read):

@@ -161,6 +161,7 @@ def charged_invoice(
     for note in notes:
         changes = () if note.charges is UNSET else note.charges
         credited += sum(line.amount_micro for line in note.lines)
+        credited += 0 if note.granted is UNSET else note.granted.amount_micro
         credited -= sum(one.amount_micro for one in changes if one.kind in BEFORE_CREDIT)
     return ChargedInvoice(
         id=invoice.id,

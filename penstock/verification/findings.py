@@ -201,6 +201,8 @@ class Report:
     """What the billed quantities cost by the assigned prices."""
     credited_total_micro: int
     """The sum of the invoice's credit notes."""
+    granted: tuple[str, ...]
+    """Credit notes among them that operators granted, in words. Their amounts are checked, their reasons are not."""
     receipts: tuple[str, ...]
     """What was compared with the producers' receipts, in words; empty when none were given."""
     problems: tuple[Problem, ...]

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import UNSET
+
 from penstock.contract.documents import (
     NO_HASH,
     ChainEntry,
@@ -496,7 +498,10 @@ def check_credit_documents(
     sha256 = document_sha256(invoice)
     billed = {(part.topic_id, part.partition) for part in invoice.partitions}
     for note in credits:
-        if not note.ranges or any((lost.topic_id, lost.partition) not in billed for lost in note.ranges):
+        granted = note.granted is not UNSET
+        if not (note.ranges or granted) or any(
+            (lost.topic_id, lost.partition) not in billed for lost in note.ranges
+        ):
             yield Problem(
                 kind=Kind.CREDIT_DIFFERS,
                 where=note.id,

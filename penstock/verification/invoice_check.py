@@ -13,6 +13,7 @@ from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, doc
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.rating import PriceBook, RatedLine, credit, credit_line_id, grouped_amount, line_id, rate
 from penstock.rules.timestamps import moment_of
+from penstock.verification import granted_check
 from penstock.verification.claims import PartitionClaim
 from penstock.verification.commitments import ChainPoint
 from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report, Void
@@ -320,6 +321,7 @@ def make_report(
         billed_total_micro=invoice.total_micro,
         due_total_micro=due_total_micro,
         credited_total_micro=sum(note.total_micro for note in credits),
+        granted=tuple(granted_check.shown(invoice, credits)),
         receipts=tuple(receipts),
         problems=tuple(together),
         void=void,

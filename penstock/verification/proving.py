@@ -12,7 +12,7 @@ from penstock.receipts import Receipts
 from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 from penstock.rules.names import AUDIT_TOPIC
-from penstock.verification import charges_check, history, invoice_check, measured_check
+from penstock.verification import charges_check, granted_check, history, invoice_check, measured_check
 from penstock.verification.anchors import Anchor
 from penstock.verification.claims import PartitionClaim, claims_of, where_of
 from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
@@ -158,6 +158,8 @@ def _prove_once(
         raise InvalidRequest(f"{invoice_id}: {wrong_prices[0].message}")
     credits = history.credits_of(chain, invoice)
     problems += history.check_credit_documents(invoice, credits)
+    problems += granted_check.check_granted(invoice, credits)
+    by_loss = granted_check.by_loss(credits)
     quantities = invoice_check.billed_quantities(invoice)
     notes_since = history.notes_since_previous(chain, position)
     problems += charges_check.check_returns(notes_since)
@@ -177,9 +179,9 @@ def _prove_once(
         lambda: _invoices_before(invoice, view),
     )
     if prices.format == 1:
-        problems += invoice_check.check_credits(invoice, prices.book, credits)
+        problems += invoice_check.check_credits(invoice, prices.book, by_loss)
     else:
-        problems += charges_check.check_charged_credits(invoice, prices, due, quantities, credits)
+        problems += charges_check.check_charged_credits(invoice, prices, due, quantities, by_loss)
     shown = documents.invoice(invoice_id)
     problems += invoice_check.check_shown(shown, invoice, credits)
     seen_later = _seen_later(invoice, view)

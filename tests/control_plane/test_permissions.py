@@ -249,6 +249,7 @@ MAY = {
     ("PUT", "v1/billing-account/address"): frozenset({S.OWNER, S.ADMIN, S.BILLING}),
     ("GET", "v1/payment-method"): INVOICES,
     ("POST", "v1/payment-method/page"): frozenset({S.OWNER, S.ADMIN, S.BILLING}),
+    ("POST", "v1/billing/invoices/<str:invoice>/credit-notes"): OPERATOR,
     ("GET", "v1/billing/receivables"): OPERATOR,
     ("POST", "v1/billing/receivables/<str:invoice>/paid"): OPERATOR,
     ("POST", "v1/billing/receivables/<str:invoice>/refunded"): OPERATOR,

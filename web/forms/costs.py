@@ -4,7 +4,7 @@ from django import forms
 
 from billing import cost_tags
 from billing.cost_models import TAG_LENGTH_MAX
-from billing.tax_models import ADDRESS_LENGTH_MAX, TAX_ID_LENGTH_MAX
+from billing.tax_models import ADDRESS_LENGTH_MAX, EMAIL_LENGTH_MAX, TAX_ID_LENGTH_MAX
 from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
 from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Text
@@ -18,7 +18,14 @@ _TEXT_MAX = cost_tags.TAGS_OF_ONE_MAX * 2 * (TAG_LENGTH_MAX + 2)
 
 
 class TaxAddressForm(ConsoleForm):
-    """Where the tenant is for taxes."""
+    """The tenant's billing profile: who and where it is."""
+
+    legal_name = Text(
+        label="Legal name",
+        required=False,
+        help_text="Who is invoiced. Empty: the tenant's name",
+        widget=forms.TextInput({"maxlength": ADDRESS_LENGTH_MAX}),
+    )
 
     country = Text(
         label="Country", help_text="Two letters: DE.", widget=forms.TextInput({"maxlength": 2, "size": 4})
@@ -37,6 +44,13 @@ class TaxAddressForm(ConsoleForm):
     tax_id = Text(
         label="Tax number", required=False, widget=forms.TextInput({"maxlength": TAX_ID_LENGTH_MAX})
     )
+    email = Text(
+        label="E-mail address for invoices",
+        required=False,
+        help_text="Empty: to the people who may pay them",
+        widget=forms.TextInput({"maxlength": EMAIL_LENGTH_MAX, "type": "email"}),
+    )
+    no_mail = forms.BooleanField(label="Send no invoices by e-mail", required=False)
 
 
 class CostTagsForm(ConsoleForm):

@@ -1,10 +1,12 @@
 """Forms of the operators' pages."""
 
+from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
 
+from billing.models import REASON_LENGTH_MAX, REFERENCE_LENGTH_MAX
 from payments.models import TEXT_LENGTH_MAX
 from penstock.contract import strict_json
 from penstock.rules import focus_costs
@@ -46,6 +48,34 @@ class VoidForm(ConsoleForm):
         help_text="It stays in the audit log, and the tenant can read it there",
         widget=forms.TextInput({"maxlength": TEXT_LENGTH_MAX}),
     )
+
+
+class CreditForm(ConsoleForm):
+    """Credit a part of an invoice, or all that is left of it."""
+
+    part = Choice(label="What of", required=False, help_text="The tax of a part is credited with it")
+    amount = forms.DecimalField(
+        label="Amount",
+        required=False,
+        min_value=Decimal("0.000001"),
+        max_value=Decimal(10**12),
+        decimal_places=6,
+        help_text="Of the whole with tax, of a part before tax. Empty: all that is left of it",
+    )
+    reason = Text(
+        label="Why",
+        help_text="The credit note says it to the tenant",
+        widget=forms.TextInput({"maxlength": REASON_LENGTH_MAX}),
+    )
+    reference = Text(
+        label="Reference",
+        help_text="What you call it, a ticket for instance. The same one again credits nothing more",
+        widget=forms.TextInput({"maxlength": REFERENCE_LENGTH_MAX}),
+    )
+
+    def __init__(self, data: Any, parts: list[tuple[str, str]]) -> None:
+        super().__init__(data)
+        self.fields["part"].choices = [("", "The whole invoice"), *parts]  # type: ignore[attr-defined]
 
 
 class TenantsMaxForm(ConsoleForm):

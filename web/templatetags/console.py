@@ -40,6 +40,7 @@ from penstock.rules.meters import (
     decimal_text,
     items_of,
 )
+from penstock.rules.payment_words import PAYMENT_WORDS
 from penstock.rules.rating import change_text
 from penstock.rules.timestamps import moment_of
 from web import assets, charts, formats
@@ -187,6 +188,18 @@ _METERS = {
 def meter(name: str) -> str:
     """A meter's name for people."""
     return _METERS.get(name, name.replace("_", " ").capitalize())
+
+
+@register.filter
+def payment_state(state: str) -> str:
+    """A receivable's state in the words of invoices on paper and in e-mails."""
+    return PAYMENT_WORDS[state]
+
+
+@register.filter
+def negative(amount: int) -> int:
+    """The amount with the other sign."""
+    return -amount
 
 
 @register.filter

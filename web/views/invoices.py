@@ -34,7 +34,9 @@ PROBLEMS_MAX = 50
 @require_safe
 def invoices(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Newest first."""
-    page = page_of(request, queries.invoices(access.tenant).order_by("-number"), PER_PAGE)
+    page = page_of(
+        request, queries.invoices(access.tenant).select_related("receivable").order_by("-number"), PER_PAGE
+    )
     context = {
         "here": "invoices",
         "page": page,
@@ -59,7 +61,7 @@ def tax_address(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         except PenstockError as error:
             form.refuse(error)
         else:
-            return notices.put(redirect(access.url("invoices")), "The address is saved.")
+            return notices.put(redirect(access.url("invoices")), "The billing profile is saved.")
     return render(request, "web/tax_address.html", {"here": "invoices", "form": form}, status=form.status)
 
 

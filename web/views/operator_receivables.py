@@ -9,15 +9,17 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from billing import granted_credits
 from control_plane import config
 from payments import actions, queries, totals
 from payments.models import Receivable
 from penstock.contract.errors import PenstockError
 from penstock.rules.csv_lines import csv_line
+from penstock.rules.rating import MICRO
 from tenants.models import OperatorToken
 from web import notices, sessions
 from web.forms.console_form import posted
-from web.forms.operators import VoidForm
+from web.forms.operators import CreditForm, VoidForm
 from web.paging import page_of, searched
 from web.tenant_access import for_operators
 
@@ -95,6 +97,42 @@ def retry(request: HttpRequest, operator: OperatorToken, invoice: str) -> HttpRe
     actions.try_again(sessions.operator_actor_of(request, operator), row)
     said = f"Invoice no. {row.number} of {row.tenant.name} is tried again in a moment."
     return notices.put(redirect("web:operator-receivables"), said)
+
+
+@for_operators
+@require_http_methods(["GET", "HEAD", "POST"])
+def credit(request: HttpRequest, operator: OperatorToken, invoice: str) -> HttpResponse:
+    """What can be credited of an invoice; posted with an amount and a reason, a credit note is issued."""
+    row = queries.receivable_of(queries.any_invoice(invoice))
+    form = CreditForm(
+        posted(request), [(one.id, one.named) for one in granted_credits.creditable(row.invoice)]
+    )
+    if form.is_valid():
+        given = form.cleaned_data
+        micro = None if given["amount"] is None else int(given["amount"] * MICRO)
+        parts = [granted_credits.PartAsked(id=given["part"], amount_micro=micro)] if given["part"] else []
+        try:
+            note = granted_credits.grant_credit(
+                sessions.operator_actor_of(request, operator),
+                row.invoice,
+                reference=given["reference"],
+                reason=given["reason"],
+                parts=parts,
+                amount_micro=None if parts else micro,
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            said = f"Credit note no. {note.number} of {row.tenant.name} is issued."
+            return notices.put(redirect("web:operator-receivables"), said)
+    context = {
+        "here": "receivables",
+        "row": row,
+        "form": form,
+        "parts": granted_credits.creditable(row.invoice),
+        "left_micro": granted_credits.left_micro(row.invoice),
+    }
+    return render(request, "web/operator_credit.html", context, status=form.status)
 
 
 @for_operators

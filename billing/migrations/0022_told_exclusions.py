@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("billing", "0020_anchors"),
+        ("billing", "0021_granted_credits"),
     ]
 
     operations = [

@@ -1,0 +1,282 @@
+"""Credit notes that operators grant: what they take off, that it is never more than is left, and where they show."""
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from django.test import Client
+
+from billing import focus, focus_exports, granted_credits, price_actions
+from billing.granted_credits import PartAsked
+from billing.models import BillingEntry, CreditNote, Invoice
+from control_plane.audit import queries as audit
+from payments import actions as receivables
+from payments import queries as payments
+from penstock.contract import documents
+from penstock.contract.errors import AlreadyExists, InvalidRequest
+from penstock.verification import granted_check
+from tenants.models import Tenant
+from tenants.roles import Standing
+from tests.control_plane.billing.test_terms import (
+    FIRST,
+    SECOND,
+    change,
+    cut,
+    document_of,
+    grant,
+    terms,
+)
+from tests.control_plane.billing.world import TESTER, Part, World
+from tests.control_plane.world import call, make_house
+
+CENT = 10_000
+
+
+@pytest.fixture
+def acme(world: World) -> Tenant:
+    return world.tenant("acme")
+
+
+@pytest.fixture
+def invoice(world: World, acme: Tenant) -> Invoice:
+    """Of 7.00 for messages and bytes, less a tenth 6.30, with a tax of 19 % 7.50."""
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[]))
+    cut(world, acme, FIRST, 5)
+    made = world.invoice(cut(world, acme, SECOND, 3))
+    assert (made.total_micro, [one["kind"] for one in made.charges]) == (
+        750 * CENT,
+        ["discount"] * 2 + ["tax"],
+    )
+    receivables.open_receivable(made)
+    return made
+
+
+def granted(invoice: Invoice, *parts: PartAsked, reference: str = "T-1", **asked: Any) -> CreditNote:
+    return granted_credits.grant_credit(
+        TESTER, invoice, reference=reference, reason="goodwill", parts=parts, **asked
+    )
+
+
+def notes_of(invoice: Invoice) -> list[documents.CreditNoteDocument]:
+    names = CreditNote.objects.filter(invoice=invoice).values("public_id")
+    entries = BillingEntry.objects.filter(object_id__in=names).order_by("sequence")
+    return [documents.read_document(one.document, documents.CreditNoteDocument, "note") for one in entries]
+
+
+def wrong(invoice: Invoice) -> list[str]:
+    """What `verify-invoice` says of the granted credit notes."""
+    return [one.message for one in granted_check.check_granted(document_of(invoice), notes_of(invoice))]
+
+
+def test_an_amount_of_the_whole_has_its_share_of_the_tax_and_lowers_what_is_asked_for(
+    invoice: Invoice,
+) -> None:
+    note = granted(invoice, amount_micro=100 * CENT)
+    (document,) = notes_of(invoice)
+    # 100 of 750 cents are 16 of the 120 of tax.
+    assert [(one["kind"], one["amount_micro"]) for one in note.charges] == [("tax", -16 * CENT)]
+    assert (note.total_micro, note.granted_micro, document.granted) == (
+        100 * CENT,
+        84 * CENT,
+        documents.GrantedCredit(reason="goodwill", amount_micro=84 * CENT),
+    )
+    assert wrong(invoice) == []
+    (row,) = payments.with_new_credits()
+    receivables.follow_credits(row.public_id)
+    assert payments.receivable_of(invoice).open_micro == 650 * CENT
+    entry = audit.entries(invoice.tenant.public_id).filter(action="credit_note.grant")[0]
+    assert (entry.after["reason"], entry.after["total_micro"]) == ("goodwill", 100 * CENT)
+
+
+def test_lines_are_credited_as_they_were_charged_with_their_tax(invoice: Invoice) -> None:
+    lines = {line.meter: line for line in invoice.lines.all()}
+    # 4.00 less a tenth.
+    whole = granted(invoice, PartAsked(id=lines["messages_in"].line_id), reference="whole")
+    assert [(one.meter, one.quantity, one.amount_micro) for one in whole.lines.all()] == [
+        ("messages_in", 0, 360 * CENT)
+    ]
+    assert whole.total_micro == (360 + 68) * CENT
+    part = granted(invoice, PartAsked(id="bytes_in", amount_micro=70 * CENT), reference="part")
+    assert part.total_micro == (70 + 13) * CENT
+    assert wrong(invoice) == []
+    for asked in (PartAsked(id="bytes_in", amount_micro=201 * CENT), PartAsked(id="messages_in")):
+        with pytest.raises(InvalidRequest, match="left"):
+            granted(invoice, asked, reference="more")
+    rest = granted(invoice, reference="rest")
+    assert rest.total_micro == (750 - 428 - 83) * CENT
+    assert (
+        sum(one["amount_micro"] for note in CreditNote.objects.all() for one in note.charges) == -120 * CENT
+    )
+    assert wrong(invoice) == []
+    with pytest.raises(InvalidRequest, match=r"0\.00 USD are left"):
+        granted(invoice, reference="again")
+
+
+def test_the_same_reference_credits_once_and_another_content_under_it_is_refused(invoice: Invoice) -> None:
+    first = granted(invoice, amount_micro=100 * CENT)
+    assert granted(invoice, amount_micro=100 * CENT) == first
+    with pytest.raises(AlreadyExists, match="another credit note"):
+        granted(invoice, amount_micro=200 * CENT)
+    assert CreditNote.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"amount_micro": 751 * CENT}, r"7\.51 USD cannot be credited, 7\.50 USD are left"),
+        ({"amount_micro": 0}, "more than 0 required"),
+        ({"amount_micro": 5}, "an amount of 2 places required"),
+        ({"parts": [PartAsked(id="nothing")]}, "no line, fee or minimum"),
+        ({"parts": [PartAsked(id="bytes_in", amount_micro=CENT)] * 2}, "each part of the invoice once"),
+        ({"parts": [PartAsked(id="bytes_in")], "amount_micro": CENT}, "not both"),
+        ({"parts": [PartAsked(id="DE")]}, "no line, fee or minimum"),
+    ],
+)
+def test_what_cannot_be_credited_is_refused_with_what_is_left(
+    invoice: Invoice, asked: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        granted_credits.grant_credit(TESTER, invoice, reference="T-1", reason="goodwill", **asked)
+    assert not CreditNote.objects.exists()
+
+
+def test_a_void_invoice_and_a_draft_are_not_credited(invoice: Invoice) -> None:
+    receivables.void(TESTER, invoice, reason="wrong")
+    with pytest.raises(InvalidRequest, match="it is void"):
+        granted(invoice)
+    Invoice.objects.filter(pk=invoice.pk).update(status="draft", total_micro=None, issued_at=None)
+    invoice.refresh_from_db()
+    with pytest.raises(InvalidRequest, match="this one is a draft"):
+        granted(invoice)
+
+
+ALTERED: dict[str, Any] = {
+    "total": {"total_micro": 101 * CENT},
+    "more than was left": {
+        "total_micro": 800 * CENT,
+        "granted": documents.GrantedCredit(reason="goodwill", amount_micro=784 * CENT),
+    },
+    "without its tax": {"charges": ()},
+    "format": {"format": 1, "charges": msgspec.UNSET},
+    "a discount": {
+        "charges": (
+            documents.CreditedCharge(kind="discount", name="di_1", meter="", amount_micro=-16 * CENT),
+        )
+    },
+    "a line that is not there": {
+        "lines": (
+            documents.CreditedLine(
+                id="cl_1", meter="requests", unit="", unit_size=1, quantity=0, amount_micro=1
+            ),
+        )
+    },
+    "offsets": {
+        "ranges": (
+            documents.CreditedRange(
+                topic="orders", topic_id="0" * 32, partition=0, log_generation=1, first_offset=0,
+                end_offset=1, messages=1, bytes=1,
+            ),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change_of", list(ALTERED))
+def test_each_alteration_of_a_granted_credit_note_is_named(invoice: Invoice, change_of: str) -> None:
+    granted(invoice, amount_micro=100 * CENT)
+    (note,) = notes_of(invoice)
+    altered = msgspec.structs.replace(note, **ALTERED[change_of])
+    assert list(granted_check.check_granted(document_of(invoice), [altered]))
+
+
+def test_a_second_credit_note_over_the_same_is_named(invoice: Invoice) -> None:
+    granted(invoice)
+    (note,) = notes_of(invoice)
+    assert list(granted_check.check_granted(document_of(invoice), [note, note]))
+
+
+def test_the_rows_of_focus_add_up_to_the_credit_note(invoice: Invoice) -> None:
+    granted(invoice, PartAsked(id="messages_in", amount_micro=100 * CENT), reference="part")
+    granted(invoice, amount_micro=50 * CENT, reference="whole")
+    rows = list(
+        focus_exports.rows(invoice.tenant, issuer="P", first=None, end=None, invoice=invoice.public_id)
+    )
+    for note in CreditNote.objects.all():
+        mine = [row for row in rows if row["InvoiceId"] == note.public_id]
+        assert sum(Decimal(row["BilledCost"]) for row in mine) == -Decimal(note.total_micro) / 1_000_000
+        assert all(row["ChargeClass"] == "Correction" for row in mine)
+        assert all("goodwill" in row["ChargeDescription"] for row in mine)
+    assert list(focus.as_csv(rows))
+
+
+def test_the_proof_names_what_was_granted_beside_what_was_lost(invoice: Invoice) -> None:
+    granted(invoice, amount_micro=100 * CENT)
+    assert granted_check.by_loss(notes_of(invoice)) == []
+    (said,) = granted_check.shown(document_of(invoice), notes_of(invoice))
+    assert said.endswith("of 1.00 USD was granted: goodwill")
+
+
+def test_an_operator_grants_over_rest_and_no_one_else(invoice: Invoice) -> None:
+    house = make_house("other")
+    path = f"/v1/billing/invoices/{invoice.public_id}/credit-notes"
+    body = {
+        "reference": "T-1",
+        "reason": "goodwill",
+        "parts": [{"part": "bytes_in", "amount_micro": 10 * CENT}],
+    }
+    assert call("POST", path, body, token=house.credentials[Standing.OWNER]).status == 403
+    operator = house.credentials[Standing.OPERATOR]
+    assert call("POST", f"{path}?dry_run=true", body, token=operator).status == 200
+    assert not CreditNote.objects.exists()
+    made = call("POST", path, body, token=operator)
+    assert (made.status, made.body["total_micro"], made.body["reason"], made.body["cut"]) == (
+        201,
+        11 * CENT,
+        "goodwill",
+        None,
+    )
+    assert call("POST", path, body, token=operator).body["id"] == made.body["id"]
+    assert call("POST", path, body | {"reason": "other"}, token=operator).status == 409
+    too_much = call("POST", path, body | {"reference": "T-2", "parts": [{"part": "bytes_in", "amount_micro": 10**9}]},
+                    token=operator)  # fmt: skip
+    assert too_much.status == 400 and "are left of it" in too_much.body["detail"]
+    unknown = call("POST", "/v1/billing/invoices/inv_nothing/credit-notes", body, token=operator)
+    assert unknown.status == 404
+
+
+def test_an_operator_grants_in_the_console_and_the_tenant_sees_why(invoice: Invoice) -> None:
+    client = Client()
+    client.post("/operator/sign-in", {"token": make_house("other").credentials[Standing.OPERATOR]})
+    address = f"/operator/receivables/{invoice.public_id}/credit"
+    page = client.get(address).content.decode()
+    assert "7.50 USD" in page and "messages in" in page and "3.60 USD" in page
+    asked = {"part": "", "amount": "9.00", "reason": "late support", "reference": "T-1"}
+    refused = client.post(address, asked)
+    assert refused.status_code == 422 and "7.50 USD are left" in refused.content.decode()
+    assert client.post(address, asked | {"amount": "1.00"}).status_code == 302
+    assert CreditNote.objects.get().total_micro == 100 * CENT
+    assert "credit" in client.get("/operator/receivables?show=all").content.decode()
+
+
+def test_a_loss_that_is_seen_after_a_credit_was_granted_gives_back_no_more_than_the_whole(
+    world: World, acme: Tenant
+) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[grant(amount=1)]))
+    cut(world, acme, FIRST, 5)
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    receivables.open_receivable(second)
+    granted(second)
+    receivable = payments.receivable_of(second)
+    receivables.follow_credits(receivable.public_id)
+    assert payments.receivable_of(second).state == "void"
+    lost = Part(first=SECOND.end - 500, end=SECOND.end, size=500_000, generation=1)
+    anew = Part(first=SECOND.end - 500, end=SECOND.end - 400, size=100_000, generation=2)
+    cut(world, acme, anew, 1, lost=lost, start=SECOND.end)
+    by_loss = CreditNote.objects.filter(invoice=second, cut__isnull=False)
+    assert by_loss.count() == 1
+    receivables.follow_credits(receivable.public_id)
+    row = payments.receivable_of(second)
+    assert (row.credited_micro, row.overpaid_micro) == (row.total_micro, 0)

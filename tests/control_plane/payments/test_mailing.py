@@ -1,0 +1,97 @@
+"""Issued invoices are sent by e-mail with the PDF, once, to whom the billing profile says."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from billing import tax_actions
+from billing.models import Invoice
+from control_plane import config
+from control_plane.mail import sending
+from control_plane.mail.models import Mail
+from payments import actions, printing
+from penstock.rules.payment_words import PAYMENT_WORDS
+from tenants.models import Membership, Tenant
+from tests.control_plane.billing.world import TESTER, World
+from tests.control_plane.payments.paying import asked, due, issued, of_amount, worker
+from tests.control_plane.world import make_person
+
+PROFILE = {
+    "country": "DE", "state": "", "postal_code": "", "city": "Berlin", "line1": "", "line2": "",
+    "tax_id_type": "", "tax_id": "",
+}  # fmt: skip
+
+
+@pytest.fixture
+def bank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings say where tenants pay by bank."""
+    present = config.current()
+    invoices = config.InvoicesConfig(bank_lines=("IBAN IE12 3456",))
+    made = msgspec.structs.replace(present, invoices=invoices)
+    monkeypatch.setattr(config, "current", lambda: made)
+
+
+def with_owner(tenant: Tenant) -> None:
+    person, _ = make_person("owner@acme.example")
+    Membership.objects.create(tenant=tenant, person=person, role="owner")
+
+
+def profile(tenant: Tenant, **changes: str | bool) -> None:
+    tax_actions.set_address(TESTER, tenant, now=datetime.now(UTC), **(PROFILE | changes))
+
+
+def made(world: World) -> Invoice:
+    """An issued invoice of 49.01 USD less its bytes, of a tenant with an owner."""
+    invoice = issued(world, "acme")
+    with_owner(invoice.tenant)
+    return invoice
+
+
+def test_an_invoice_goes_once_to_the_people_who_may_pay_it_with_the_pdf_and_where_to_pay(
+    world: World, bank: None
+) -> None:
+    invoice = made(world)
+    worker(3)
+    mail = Mail.objects.get()
+    assert (mail.to, mail.subject) == ("owner@acme.example", "Invoice INV-000001 of acme")
+    assert "IBAN IE12 3456" in mail.text and "with the reference INV-000001" in " ".join(mail.text.split())
+    assert f"{asked(invoice).due_at:%Y-%m-%d}" in mail.text
+    (attached,) = sending.message_of(mail).attachments
+    assert (attached[0], attached[2]) == ("INV-000001.pdf", "application/pdf")
+    assert bytes(attached[1]).startswith(b"%PDF-")
+    sending.send_due()
+    mail.refresh_from_db()
+    assert (mail.text, bytes(mail.file)) == ("", b""), "its content is kept no longer"
+
+
+def test_the_billing_profile_says_where_invoices_go_and_whether_they_are_sent(world: World) -> None:
+    first = made(world)
+    profile(first.tenant, email="books@acme.example")
+    worker()
+    assert [one.to for one in Mail.objects.all()] == ["books@acme.example"]
+    other = issued(world, "other")
+    with_owner_of_other, _ = make_person("owner@other.example")
+    Membership.objects.create(tenant=other.tenant, person=with_owner_of_other, role="owner")
+    profile(other.tenant, no_mail=True)
+    worker()
+    assert Mail.objects.count() == 1 and not asked(other).mail_due
+
+
+def test_an_invoice_that_was_asked_for_before_there_was_such_mail_is_not_sent(world: World) -> None:
+    invoice = of_amount(world.tenant("acme"), 1_000_000)
+    with_owner(invoice.tenant)
+    worker(2)
+    assert not Mail.objects.exists(), "it has no document to print"
+    assert not asked(invoice).mail_due
+
+
+def test_paper_has_the_state_in_the_words_of_the_console(world: World) -> None:
+    invoice = made(world)
+    worker()
+    assert printing.standing(invoice).state == "open"
+    due(invoice, 1)
+    worker()
+    assert printing.standing(invoice).state == PAYMENT_WORDS["past_due"] == "past due"
+    actions.give_up(TESTER, invoice, reason="insolvent")
+    assert printing.standing(invoice).state == "given up"
