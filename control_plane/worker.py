@@ -73,7 +73,7 @@ LEVELS_OF = {
         "tenant",
     ),
     "schedule_task_well_seconds": (
-        "When a task of the schedule went well last, on whichever worker, in seconds since 1970; 0 if it never did.",
+        "When a task of the schedule went well last, on any worker, in seconds since 1970; 0 if it never did.",
         "task",
     ),
     "webhooks_off": ("Webhooks that are switched off, by reason: asked, gone, failing.", "reason"),

@@ -2,7 +2,7 @@
 
 A scheduler that has ended is not started again by Celery. A process of the pool is, but in the embedded form all of
 them read one queue under one lock, and a process that was killed while it held the lock keeps it: no task begins any
-more, whoever is started. So a worker that has lost one of them ends whole, and its supervisor starts it again. With
+more, whatever is started. So a worker that has lost one of them ends whole, and its supervisor starts it again. With
 Redis each process of the pool has a pipe of its own, and Celery puts another one in its place.
 """
 

@@ -23,7 +23,7 @@ class Heartbeat(models.Model):
 
 
 class ScheduledTask(models.Model):
-    """When a task of the schedule went well last, on whichever worker, and with what it failed since."""
+    """When a task of the schedule went well last, on any worker, and with what it failed since."""
 
     name = models.CharField(max_length=60, primary_key=True)
     since = models.DateTimeField()

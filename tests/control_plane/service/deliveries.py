@@ -12,6 +12,7 @@ import pytest
 
 from penstock import AlreadyExists, Forbidden, NotFound, PenstockError, Unauthenticated
 from penstock.cli.__main__ import run
+from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import InvalidRequest, OutcomeUnknown
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
@@ -325,6 +326,22 @@ class Deliveries:
             service.start_again("worker")
         service.wait_until(
             "it keeps the schedule", lambda: service.gauge("worker", "worker_keeps_schedule") == 1
+        )
+
+    def test_a_worker_whose_scheduler_is_killed_ends_so_that_it_is_started_again_whole(
+        self, service: Service
+    ) -> None:
+        service.wait_until(
+            "it keeps the schedule", lambda: service.gauge("worker", "worker_keeps_schedule") == 1
+        )
+        (scheduler,) = [forked for forked in service.forked("worker") if forked.name() == "scheduler"]
+        scheduler.kill()
+        try:
+            assert service.wait_ended("worker") == ProcessEnd.FAILED
+        finally:
+            service.start_again("worker")
+        service.wait_until(
+            "the next one keeps it", lambda: service.gauge("worker", "worker_keeps_schedule") == 1
         )
 
     def test_the_worker_tells_nothing_of_tasks_that_went_well(self, service: Service) -> None:

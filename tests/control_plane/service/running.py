@@ -272,6 +272,10 @@ class Service:
         process.wait(PATIENCE_S)
         return forked
 
+    def wait_ended(self, name: str) -> int:
+        """Its exit status, once it has ended by itself."""
+        return self._processes.pop(name).wait(PATIENCE_S)
+
     def stop(self, name: str) -> None:
         """SIGTERM; it ends by itself."""
         process = self._processes.pop(name)

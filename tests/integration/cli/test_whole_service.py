@@ -4,19 +4,23 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sqlite3
 import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks.load.__main__ import Target, load
 from local import service_processes, supervision
 from local.layout import DataDirectory
+from local.service import DevService
 from local.service_layout import ServiceDirectory
 from penstock.contract.errors import Forbidden, NotFound
+from penstock.profiles import PROFILE_FILE
 from penstock.rest.client import RestClient
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -206,6 +210,46 @@ def test_a_paused_process_is_told_as_such(penstock: Service) -> None:
     finally:
         os.kill(pid, signal.SIGCONT)
     wait_until("it is ready again", lambda: penstock.states()["worker"] == "ready")
+
+
+def test_up_waits_for_a_worker_that_is_just_ending_and_starts_it_again(
+    penstock: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROFILE_FILE, str(penstock.home / ".config/penstock/profiles.toml"))
+    directory = DataDirectory(penstock.data)
+    supervision.stop(directory)
+    worker = psutil.Process(penstock.processes()["worker"])
+    held = next(child for child in worker.children() if child.name() == "pool")
+    notes: list[str] = []
+
+    def report(done: int, steps: int, note: str) -> None:
+        if "worker" in note and not notes:
+            notes.append(note)
+            assert worker.is_running(), "it was there when the command began"
+            held.resume()
+
+    held.suspend()
+    worker.terminate()
+    try:
+        DevService(directory).up(None, report)
+    finally:
+        supervision.leave_behind(directory)
+    assert penstock.processes()["worker"] != worker.pid
+    assert penstock.states()["worker"] == "ready"
+
+
+def test_a_taken_port_is_named_with_who_holds_it_and_the_service_comes_back(penstock: Service) -> None:
+    port = penstock.directory.load().web_port
+    supervision.stop(DataDirectory(penstock.data))
+    os.kill(penstock.processes()["web"], signal.SIGKILL)
+    wait_until("it is gone", lambda: "web" not in penstock.processes())
+    with socket.create_server(("127.0.0.1", port)):
+        refused = penstock.try_to("dev", "up", "--detach")
+    assert refused.code != 0 and "This is a bug" not in refused.err
+    assert f"web: 127.0.0.1:{port} is taken by process {os.getpid()} (" in refused.err
+    assert "End the process that listens there" in refused.err
+    penstock("dev", "up", "--detach")
+    assert penstock.states()["web"] == "ready"
 
 
 def test_the_operators_token_sees_the_cluster_and_the_tenants_key_does_not(penstock: Service) -> None:
