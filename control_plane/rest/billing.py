@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from functools import partial
 from tempfile import TemporaryFile
 from typing import Any, ClassVar, TypeVar
@@ -56,7 +56,7 @@ class UsageView(TenantView):
 
     @extend_schema(
         operation_id="usage_list",
-        parameters=[TENANT, *PAGING, shapes.BY, shapes.FROM, shapes.TO],
+        parameters=[TENANT, *PAGING, shapes.BY, shapes.FROM_DAY, shapes.TO_DAY],
         responses={200: listed("Usage", shapes.UsageShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
@@ -474,13 +474,25 @@ def _in_order(first: Time | None, end: Time | None) -> tuple[Time | None, Time |
 
 
 def _day(request: Request, name: str) -> date | None:
+    """A day, or the moment at which one begins, in UTC: usage is counted by whole days."""
     text = request.query_params.get(name)
     if text is None:
         return None
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise InvalidRequest(f"{name}: {text[:40]!r} is not a day like 2026-01-31") from None
+        pass
+    try:
+        moment = read_moment(text).astimezone(UTC)
+    except ValueError:
+        raise InvalidRequest(
+            f"{name}: {text[:40]!r} is not a day like 2026-01-31, nor a time like 2026-01-31T00:00:00Z"
+        ) from None
+    if moment.time() != time.min:
+        raise InvalidRequest(
+            f"{name}: {text[:40]!r} is within a day (UTC), and usage is counted by day: the beginning of one required"
+        )
+    return moment.date()
 
 
 def _moment(request: Request, name: str) -> datetime | None:

@@ -15,6 +15,12 @@ from penstock.rules.timestamps import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
 TO = OpenApiParameter("to", str, description="Last day or moment (UTC), exclusive.")
+FROM_DAY = OpenApiParameter(
+    "from", str, description="First day (UTC), inclusive, or the moment at which it begins."
+)
+TO_DAY = OpenApiParameter(
+    "to", str, description="Day after the last (UTC), or the moment at which it begins."
+)
 OF_INVOICE = OpenApiParameter("invoice", str, description="One invoice and its credit notes; else all.")
 BY = OpenApiParameter("by", str, description="`topic`, `day` or `topic,day`; without it: one sum.")
 

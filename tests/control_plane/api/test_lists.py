@@ -296,6 +296,22 @@ def test_usage_is_paged_however_it_is_grouped(by: str, house: House, said: Clust
     assert found == whole and cursor is None
 
 
+def test_usage_takes_days_and_the_moments_at_which_they_begin(house: House, said: Cluster) -> None:
+    usage(house, said, range(4))
+
+    def asked(query: str) -> Answer:
+        return call("GET", f"/v1/usage?by=day&{query}", token=house.credentials[Standing.OWNER])
+
+    day = BEGINNING.date() + timedelta(days=1)
+    by_day = asked(f"from={day}")
+    assert by_day.status == 200
+    for moment in (f"{day}T00:00:00Z", f"{day}T02:00:00%2B02:00"):
+        assert asked(f"from={moment}").body["items"] == by_day.body["items"], moment
+    refused = asked(f"from={day}T12:30:00Z")
+    assert refused.status == 400 and "within a day" in refused.body["detail"]
+    assert asked("to=yesterday").status == 400
+
+
 def test_a_page_has_so_many_items_where_nothing_is_said(house: House, said: Cluster, read: Read) -> None:
     for path, fill in (("/v1/topics", topics), ("/v1/cluster/brokers", brokers)):
         fill(house, said, range(PAGE_ITEMS_DEFAULT + 1))
