@@ -1,4 +1,4 @@
-"""Takes time out of service levels: announced before it begins, bounded by the month, and written into each audit log."""
+"""Takes time out of service levels: announced before it begins, bounded by the month, and in each audit log."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,8 +79,8 @@ def withdraw(actor: Actor, public_id: str, now: datetime) -> ServiceExclusion:
 
 
 def tell_tenants(now: datetime) -> int:
-    """Write exclusions of all tenants, and their withdrawals, into each tenant's audit log, at most `ANNOUNCED_MAX` entries.
-    Returns how many. What was written is not written again, however often this stops and begins.
+    """Write exclusions of all tenants, and their withdrawals, into each tenant's audit log, at most `ANNOUNCED_MAX`
+    entries. Returns how many. What was written is not written again, however often this stops and begins.
     """
     count = 0
     fields: tuple[Literal["announced_to", "withdrawal_announced_to"], ...] = (
