@@ -1,7 +1,7 @@
 """Tags of topics and principals, by which a tenant sees whose costs are whose: set, read, and what they may be."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -38,9 +38,13 @@ def is_tag_key(text: str) -> bool:
     return _KEY.fullmatch(text) is not None
 
 
-def tags(tenant: Tenant) -> QuerySet[CostTag]:
-    """All of the tenant's."""
-    return CostTag.objects.filter(tenant=tenant)
+def tags(tenant: Tenant, visible: Callable[[str], bool] | None = None) -> QuerySet[CostTag]:
+    """All of the tenant's; of topics only those that are `visible` (None: all)."""
+    rows = CostTag.objects.filter(tenant=tenant)
+    if visible is None:
+        return rows
+    of_topics = rows.filter(kind=TOPIC).order_by().values_list("name", flat=True).distinct()
+    return rows.exclude(kind=TOPIC, name__in=[name for name in of_topics if not visible(name)])
 
 
 def tags_of(tenant: Tenant, kind: str, name: str) -> dict[str, str]:
@@ -49,10 +53,15 @@ def tags_of(tenant: Tenant, kind: str, name: str) -> dict[str, str]:
     return dict(rows.order_by("key").values_list("key", "value"))
 
 
-def known_tags_of(tenant: Tenant, kind: str, name: str) -> dict[str, str]:
-    """As `tags_of`. Raises `NotFound` where there is no such topic or principal and none that is gone has tags."""
-    found = {} if "\0" in name else tags_of(tenant, kind, name)
-    if not found and ("\0" in name or not _is_there(tenant, kind, name)):
+def known_tags_of(
+    tenant: Tenant, kind: str, name: str, visible: Callable[[str], bool] | None = None
+) -> dict[str, str]:
+    """As `tags_of`. Raises `NotFound` where there is no such topic or principal and none that is gone has tags, and
+    for a topic that is not `visible`.
+    """
+    hidden = "\0" in name or (kind == TOPIC and visible is not None and not visible(name))
+    found = {} if hidden else tags_of(tenant, kind, name)
+    if not found and (hidden or not _is_there(tenant, kind, name)):
         raise NotFound(f"{kind[:20]} {name[:64]!r}: not found")
     return found
 

@@ -1,4 +1,4 @@
-"""Takes time out of service levels: announced before it begins, bounded by the month, and told to every tenant."""
+"""Takes time out of service levels: announced before it begins, bounded by the month, and in each audit log."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +18,10 @@ from penstock.rules.service_levels import EXCLUDED_WINDOWS_MAX, WINDOW_S, window
 from tenants.models import Tenant
 
 ANNOUNCER = system("billing.sla")
-TOLD_MAX = 200
+ANNOUNCED_MAX = 200
 """Tenants whose audit logs get an exclusion in one call: the rest with the next bill runs."""
-TOLD_FOR = timedelta(days=62)
-"""So long after its end tenants still are told of one."""
+ANNOUNCED_FOR = timedelta(days=62)
+"""So long after its end tenants still hear of one."""
 _HOURS_MAX = EXCLUDED_WINDOWS_MAX * WINDOW_S // 3_600
 
 
@@ -79,29 +79,32 @@ def withdraw(actor: Actor, public_id: str, now: datetime) -> ServiceExclusion:
 
 
 def tell_tenants(now: datetime) -> int:
-    """Write exclusions of all tenants, and their withdrawals, into each tenant's audit log, at most `TOLD_MAX` entries.
-    Returns how many. What was written is not written again, however often this stops and begins.
+    """Write exclusions of all tenants, and their withdrawals, into each tenant's audit log, at most `ANNOUNCED_MAX`
+    entries. Returns how many. What was written is not written again, however often this stops and begins.
     """
     count = 0
-    told: tuple[Literal["told_to", "withdrawal_told_to"], ...] = ("told_to", "withdrawal_told_to")
-    of_all = ServiceExclusion.objects.filter(tenant=None, until_at__gt=now - TOLD_FOR).order_by("pk")
+    fields: tuple[Literal["announced_to", "withdrawal_announced_to"], ...] = (
+        "announced_to",
+        "withdrawal_announced_to",
+    )
+    of_all = ServiceExclusion.objects.filter(tenant=None, until_at__gt=now - ANNOUNCED_FOR).order_by("pk")
     for row in of_all:
-        for field in told:
-            if field == "withdrawal_told_to" and row.withdrawn_at is None:
+        for field in fields:
+            if field == "withdrawal_announced_to" and row.withdrawn_at is None:
                 continue
-            for tenant in _untold(row, field)[: TOLD_MAX - count]:
+            for tenant in _unannounced(row, field)[: ANNOUNCED_MAX - count]:
                 count += _tell(row.public_id, tenant, field)
-            if count >= TOLD_MAX:
+            if count >= ANNOUNCED_MAX:
                 return count
     return count
 
 
-def _untold(row: ServiceExclusion, field: str) -> QuerySet[Tenant]:
+def _unannounced(row: ServiceExclusion, field: str) -> QuerySet[Tenant]:
     tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(purged_at=None)
     return tenants.filter(created_at__lte=row.created_at, pk__gt=getattr(row, field)).order_by("pk")
 
 
-def _tell(public_id: str, tenant: Tenant, field: Literal["told_to", "withdrawal_told_to"]) -> int:
+def _tell(public_id: str, tenant: Tenant, field: Literal["announced_to", "withdrawal_announced_to"]) -> int:
     """One transaction a tenant: no request waits for the logs of all."""
     with locked(public_id) as row:
         if getattr(row, field) >= tenant.pk:
@@ -109,7 +112,7 @@ def _tell(public_id: str, tenant: Tenant, field: Literal["told_to", "withdrawal_
         audit.record(
             ANNOUNCER,
             tenant=tenant.public_id,
-            action="sla_exclusion.create" if field == "told_to" else "sla_exclusion.withdraw",
+            action="sla_exclusion.create" if field == "announced_to" else "sla_exclusion.withdraw",
             object_id=row.public_id,
             after=_said(row),
         )

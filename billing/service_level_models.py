@@ -111,9 +111,9 @@ class ServiceExclusion(models.Model):
     """From then on it excludes nothing; reports that were posted keep it."""
     created_at = models.DateTimeField()
     """When it was announced."""
-    told_to = models.BigIntegerField(default=0)
-    """Of all tenants: the last one, by its row, whose audit log says it. Those made later are told by their reports."""
-    withdrawal_told_to = models.BigIntegerField(default=0)
+    announced_to = models.BigIntegerField(default=0)
+    """Of all tenants: the last one, by its row, whose audit log says it. Those made later read it in their reports."""
+    withdrawal_announced_to = models.BigIntegerField(default=0)
     """The same of its end."""
 
     class Meta:

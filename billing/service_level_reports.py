@@ -36,7 +36,7 @@ from penstock.rules.service_levels import (
     LatencyMonth,
     OperationMonth,
     ServiceLevel,
-    held,
+    excluded_of,
     latency_month,
     operation_month,
 )
@@ -213,7 +213,7 @@ def _excluded(tenant: Tenant, first: datetime, end: datetime, bounds_s: tuple[in
             reason=span.reason,
             announced_s=span.announced_s,
         )
-        for span in held(announced, bounds_s)
+        for span in excluded_of(announced, bounds_s)
     ]
 
 

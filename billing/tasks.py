@@ -96,7 +96,7 @@ def bill_run() -> None:
         exclusion_actions.tell_tenants(timezone.now())
     except Exception:
         # A fault of the service. The next bill run tells those that are left.
-        _log.exception("exclusions from service levels were not told to tenants")
+        _log.exception("exclusions from service levels were not announced to tenants")
     try:
         service_level_actions.post_months(timezone.now())
     except Exception:

@@ -262,7 +262,7 @@ class CostTagsView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tags by which the tenant's costs can be summed up: of topics, and of principals."""
-        rows: Any = cost_tags.tags(self.tenant)
+        rows: Any = cost_tags.tags(self.tenant, self.access.visible)
         return self.paged(rows, CostTagShape)
 
 
@@ -278,7 +278,8 @@ class CostTagsOfView(TenantView):
     )
     def get(self, request: Request, kind: str, name: str) -> Response:
         """The tags of one topic or principal."""
-        return self._shown(kind, name, cost_tags.known_tags_of(self.tenant, kind, name))
+        tags = cost_tags.known_tags_of(self.tenant, kind, name, self.access.visible)
+        return self._shown(kind, name, tags)
 
     @extend_schema(
         operation_id="cost_tags_set",

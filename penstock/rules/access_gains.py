@@ -1,4 +1,4 @@
-"""Nobody gives what they do not have: the rights that a change of an access list, or a new key, would hand out. Pure.
+"""No key gives what it does not have: the rights that a change of an access list, or a new key, would hand out. Pure.
 
 A key that may change the list could else free its own principal of an entry that denies, or make itself a key of a
 principal that nothing denies. So who changes the list with a key gives no principal a right that the key's own
@@ -197,12 +197,12 @@ def _addresses(entries: Iterable[Acl]) -> list[str]:
     if not texts:
         return [""]
     bounds = {(version, 0) for version in _BITS}
-    for text in texts:
-        held = parsed_range(text)
-        bounds.add((held.version, held.first))
-        end = (held.first | ~held.mask & ((1 << _BITS[held.version]) - 1)) + 1
-        if end < 1 << _BITS[held.version]:
-            bounds.add((held.version, end))
+    for text in sorted(texts):
+        span = parsed_range(text)
+        bounds.add((span.version, span.first))
+        end = (span.first | ~span.mask & ((1 << _BITS[span.version]) - 1)) + 1
+        if end < 1 << _BITS[span.version]:
+            bounds.add((span.version, end))
     return [
         "",
         *(

@@ -42,7 +42,7 @@ WHOLE_POINTS = 10_000
 ALL_SECONDS = (1 << 60) - 1
 """Of a minute, as a bit each."""
 EXCLUDED_WINDOWS_MAX = 96
-"""Eight hours: no more of a month is taken out, whoever declares it."""
+"""Eight hours: no more of a month is taken out of any tenant."""
 
 
 class Source(StrEnum):
@@ -366,7 +366,7 @@ class Announced:
     reason: str
 
 
-def held(announced: Iterable[Announced], bounds_s: tuple[int, int]) -> list[Announced]:
+def excluded_of(announced: Iterable[Announced], bounds_s: tuple[int, int]) -> list[Announced]:
     """What is excluded of a month: of each span what was still to come when it was announced, and the first of them, as
     long as no more than `EXCLUDED_WINDOWS_MAX` windows are out.
     """

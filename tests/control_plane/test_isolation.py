@@ -21,6 +21,7 @@ from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
 from billing import price_actions, tax_actions
+from billing.cost_models import CostTag
 from billing.models import Cut, CutUsage, Invoice, PriceBook
 from control_plane.access import actions as access
 from control_plane.access import list_actions
@@ -124,6 +125,7 @@ def watched_tenant() -> Watched:
     binned.on_brokers, binned.binned_at = True, timezone.now()
     binned.purge_at = binned.binned_at + timedelta(days=7)
     binned.save()
+    CostTag.objects.create(tenant=tenant, kind="topic", name=topic.name, key="team", value="blue")
     account = list_actions.create_account(by_owner, tenant, name=f"{CANARY}-account")
     for limited in (account, None):
         set_account_limits(ACTOR, tenant, limited, {"produce_bytes_per_s": 1_000})

@@ -34,7 +34,7 @@ from control_plane.audit import queries as audit
 from control_plane.rest.billing_shapes import ChainEntryShape
 from control_plane.rest.service_levels import ServiceLevelShape
 from penstock.contract import documents
-from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules.latency_buckets import bucket_of, middle_us
 from penstock.rules.service_level_months import differences, month_document
@@ -201,90 +201,6 @@ def test_an_excluded_span_counts_neither_way_and_only_for_whom_it_is(world: Worl
     assert document(acme).binding_parts == other_parts
     actions = [entry.action for entry in audit.entries(acme.public_id) if entry.action.startswith("sla_")]
     assert sorted(actions) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
-
-
-def test_an_exclusion_needs_a_reason_a_notice_and_a_tenant_that_exists(db: None) -> None:
-    until = FIRST + timedelta(hours=1)
-    end_of_time = datetime.max.replace(tzinfo=UTC)
-    for from_at, until_at, changes in (
-        (FIRST, until, {"reason": " "}), (FIRST, until, {"reason": "a\nb"}), (FIRST, until, {"reason": "x" * 201}),
-        (FIRST, FIRST, {}), (end_of_time, end_of_time, {"now": FIRST}),
-        # Nothing that has begun, and nothing that tenants would hear of too late.
-        (FIRST, until, {"now": FIRST + timedelta(minutes=30)}), (FIRST, until, {"now": END}),
-        (FIRST, until, {"now": FIRST - NOTICE + timedelta(seconds=1)}),
-    ):  # fmt: skip
-        with pytest.raises(InvalidRequest):
-            excluded(None, from_at, until_at, **changes)
-    with pytest.raises(NotFound):
-        excluded("tn_none", FIRST, until)
-    with pytest.raises(NotFound):
-        exclusion_actions.withdraw(TESTER, "exc_none", DUE)
-    excluded(None, FIRST, until, now=FIRST - NOTICE)
-
-
-def test_no_more_than_eight_hours_of_a_month_are_taken_out_of_any_tenants(world: World) -> None:
-    acme, other = made(world).public_id, made(world, "other").public_id
-    hour = timedelta(hours=1)
-    excluded(None, FIRST, FIRST + 5 * hour)
-    excluded(acme, FIRST + 10 * hour, FIRST + 12 * hour)
-    # The same time is taken out once.
-    excluded(acme, FIRST + 4 * hour, FIRST + 5 * hour)
-    for tenant in (acme, None):
-        with pytest.raises(LimitExceeded, match=r"2026-09: 97 windows .* at most 96 \(8 hours\)"):
-            excluded(tenant, FIRST + 20 * hour, FIRST + 21 * hour + timedelta(seconds=1))
-    excluded(other, FIRST + 20 * hour, FIRST + 21 * hour + timedelta(seconds=1))
-    with pytest.raises(LimitExceeded):
-        excluded(None, END - hour, END + 9 * hour)
-    longest = excluded(None, END, END + 8 * hour)
-    with pytest.raises(LimitExceeded, match="2026-10: 97"):
-        excluded(None, END + 9 * hour, END + 9 * hour + timedelta(seconds=1))
-    exclusion_actions.withdraw(TESTER, longest.public_id, END - hour)
-    excluded(None, END + 9 * hour, END + 17 * hour)
-
-
-def test_every_tenant_reads_in_its_audit_log_and_its_report_what_will_be_excluded(world: World) -> None:
-    acme, other = made(world), made(world, "other")
-    row = excluded(None, END, END + timedelta(hours=1), "moves the racks")
-
-    def said(tenant: Tenant) -> list[str]:
-        entries = audit.entries(tenant.public_id).filter(action__startswith="sla_").order_by("sequence")
-        assert all(entry.object_id == row.public_id for entry in entries)
-        assert all(entry.after["reason"] == "moves the racks" for entry in entries)
-        return [entry.action for entry in entries]
-
-    assert exclusion_actions.tell_tenants(FIRST) == 2 and exclusion_actions.tell_tenants(FIRST) == 0
-    assert said(acme) == said(other) == ["sla_exclusion.create"]
-    report = service_level_reports.month_report(acme, MONTH, END - timedelta(days=2))
-    shown = json.loads(JSONRenderer().render(ServiceLevelShape(report).data))
-    (announced,) = shown["announced"]
-    assert (announced["id"], announced["reason"]) == (row.public_id, "moves the racks")
-    page = service_level_pdf.report_page(acme, report, "Penstock")
-    assert "Will be excluded" in page and "moves the racks" in page
-    exclusion_actions.withdraw(TESTER, row.public_id, END - timedelta(days=1))
-    exclusion_actions.tell_tenants(FIRST)
-    assert said(other) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
-    assert service_level_reports.month_report(acme, MONTH, END).announced == ()
-
-
-def test_what_was_declared_afterwards_by_an_older_release_excludes_nothing_that_was_past(
-    world: World,
-) -> None:
-    acme = made(world)
-    failing(world, acme)
-    world.spark()
-    world.bill()
-    ServiceExclusion.objects.create(
-        tenant=None, from_at=FIRST, until_at=END, reason="the whole month", created_at=END - timedelta(days=1)
-    )
-    ServiceExclusion.objects.create(
-        tenant=None,
-        from_at=FIRST,
-        until_at=FIRST + timedelta(hours=2),
-        reason="late",
-        created_at=FIRST + timedelta(hours=1),
-    )
-    (held,) = document(acme).excluded
-    assert (held.reason, held.until_s - held.from_s) == ("late", 3_600)
 
 
 def test_a_tenant_of_the_middle_of_a_month_is_measured_from_its_beginning_and_a_running_month_to_now(

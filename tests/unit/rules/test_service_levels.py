@@ -25,7 +25,7 @@ from penstock.rules.service_levels import (
     Tier,
     binding_parts,
     credit_micro,
-    held,
+    excluded_of,
     judge,
     latency_month,
     operation_month,
@@ -252,7 +252,7 @@ def announced(name: str, from_s: int, until_s: int, announced_s: int = 0) -> Ann
 
 
 def test_only_what_was_to_come_when_it_was_announced_is_excluded() -> None:
-    spans = held([announced("late", 0, 1_000, 301), announced("over", 0, 600, 900)], DAY)
+    spans = excluded_of([announced("late", 0, 1_000, 301), announced("over", 0, 600, 900)], DAY)
     assert [(span.id, span.from_s, span.until_s) for span in spans] == [("late", 600, 1_000)]
 
 
@@ -260,5 +260,8 @@ def test_no_more_of_a_month_is_excluded_than_its_bound_and_the_first_announced_h
     long = announced("long", 0, EXCLUDED_WINDOWS_MAX * WINDOW_S, 0)
     more = announced("more", long.until_s, long.until_s + 1, 0)
     again = announced("again", 600, 900, 0)
-    assert [span.id for span in held([replace(more, announced_s=1), again, long], DAY)] == ["long", "again"]
-    assert held([replace(long, until_s=long.until_s + 1)], DAY) == []
+    assert [span.id for span in excluded_of([replace(more, announced_s=1), again, long], DAY)] == [
+        "long",
+        "again",
+    ]
+    assert excluded_of([replace(long, until_s=long.until_s + 1)], DAY) == []

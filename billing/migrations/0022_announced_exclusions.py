@@ -1,4 +1,4 @@
-"""Exclusions from service levels say when they were announced, and how far tenants were told."""
+"""Exclusions from service levels say when they were announced, and how far tenants have heard of them."""
 
 from django.db import migrations, models
 
@@ -11,12 +11,12 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name="serviceexclusion",
-            name="told_to",
+            name="announced_to",
             field=models.BigIntegerField(default=0),
         ),
         migrations.AddField(
             model_name="serviceexclusion",
-            name="withdrawal_told_to",
+            name="withdrawal_announced_to",
             field=models.BigIntegerField(default=0),
         ),
         migrations.AlterField(
