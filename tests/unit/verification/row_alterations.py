@@ -444,7 +444,9 @@ _LABEL = "a name is a label; the id beside it counts"
 _WITHIN = "within what the topic's day can hold, or stated: the service's word, and the line says so"
 _BROKERS = "the brokers' own word, which is trusted; no document contradicts it"
 _STATED = "what a tax is called, and how much of a line is taxed within a coin: the word of who states it"
-_BESIDE = "what brokers said beside what is billed: of later cuts, behind the period's end, of partitions without messages"
+_BESIDE = (
+    "what brokers said beside what is billed: of later cuts, behind the period's end, of empty partitions"
+)
 ARGUED: Mapping[str, str] = {
     "* partitions.topic": _LABEL,
     "* ranges.topic": _LABEL,
