@@ -465,7 +465,11 @@ ARGUED: Mapping[str, str] = {
 }
 """Places where an alteration may go unnoticed, each with the reason."""
 MAY_COST_MORE: Mapping[str, str] = {
-    f"{DEARER}, {PARTLY} usage rows: measured.*": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.day *": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.quantity *": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.topic_id *": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.meter *": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.topic [[]6] *": "of a meter that is stated, for which there is no bound",
     f"{DEARER} later prices: price_book.*": _PROMISED,
     f"{DEARER} later prices: terms.tax.*": _PROMISED,
     f"{DEARER} later prices: terms.credits* [[]3] *": "a grant that no earlier prices have: it was never given",
