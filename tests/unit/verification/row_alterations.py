@@ -377,7 +377,7 @@ def payable(service: Service) -> int:
     """All invoices less the credit notes that are in the chain."""
     notes = [item["document"] for item in service.chain_items if item["kind"] == "credit_note"]
     issued = {item["object_id"] for item in service.chain_items}
-    total = sum(one["total_micro"] for name, one in service.documents.items() if name in issued)
+    total: int = sum(one["total_micro"] for name, one in service.documents.items() if name in issued)
     return total - sum(note["total_micro"] for note in notes)
 
 
