@@ -153,7 +153,8 @@ def health_at(port: int) -> Health:
             return Health()
         return Health(reason=answer.read(_ANSWER_BYTES_MAX).decode(errors="replace").strip())
     except (OSError, http.client.HTTPException) as error:
-        return Health(reason=f"no answer: {str(error) or type(error).__name__}", answered=False)
+        said = str(error)
+        return Health(reason=f"no answer: {said or type(error).__name__}", answered=False)
     finally:
         connection.close()
 

@@ -177,8 +177,8 @@ def _written_again(datasets: Path, last: int, ground: Callable[[], Mapping[str, 
             (fresh / folder).mkdir(parents=True, exist_ok=True)
             write_durably(fresh / folder / str(number), content)
     write_durably(fresh / _METADATA, json.dumps({"id": str(uuid4())}).encode())
-    for folder in (fresh / "offsets", fresh / "commits", fresh):
-        sync_folder(folder)
+    for written in (fresh / "offsets", fresh / "commits", fresh):
+        sync_folder(written)
     return fresh
 
 

@@ -71,7 +71,7 @@ def rest_client(chosen: ConnectionSettings | None = None) -> RestClient:
 
 
 def patient_client(chosen: ConnectionSettings | None = None) -> RestClient:
-    """As `rest_client`, for a command whose answer may take minutes: that there is no service is told in seconds."""
+    """As `rest_client`, for a command whose answer may take minutes. It says in seconds that there is no service."""
     chosen = settings() if chosen is None else chosen
     return client_with(chosen, chosen.api_key, reach_s=REACH_S)
 

@@ -30,7 +30,7 @@ READ_BYTES = 4 * 1024 * 1024
 """Bytes of batches asked for at once. One answer holds at least a batch, so up to `BATCH_BYTES_MAX_LIMIT` more."""
 _CALL_MS = 20_000
 REACH_S = 6.0
-"""So long no broker may answer at all before that is told; each one of them is waited for half as long."""
+"""So long no broker may answer at all before that is reported; each one of them is waited for half as long."""
 _PAUSE_S_FIRST, _PAUSE_S_LONGEST = 0.05, 1.0
 _ELSEWHERE = (
     ErrorCode.NOT_LEADER,
@@ -66,7 +66,7 @@ class StampedBatches:
 
 class StampedReads:
     """Reads as one key. Retries while leaders move or the broker asks to slow down, at most `patience_s` a read. Until
-    a broker has answered, at most `reach_s`: where there is none, that is told soon.
+    a broker has answered, at most `reach_s`: where there is none, that is reported soon.
     """
 
     def __init__(

@@ -51,6 +51,7 @@ def report(*problems: Problem) -> Report:
         billed_total_micro=0,
         due_total_micro=0,
         credited_total_micro=10_000,
+        granted=(HOSTILE,),
         receipts=(HOSTILE,),
         problems=problems,
         void=Void(at=HOSTILE, credit_notes=(HOSTILE,)),

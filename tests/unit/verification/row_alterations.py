@@ -377,8 +377,9 @@ def payable(service: Service) -> int:
     """All invoices less the credit notes that are in the chain."""
     notes = [item["document"] for item in service.chain_items if item["kind"] == "credit_note"]
     issued = {item["object_id"] for item in service.chain_items}
-    total = sum(one["total_micro"] for name, one in service.documents.items() if name in issued)
-    return total - sum(note["total_micro"] for note in notes)
+    total: int = sum(one["total_micro"] for name, one in service.documents.items() if name in issued)
+    credited: int = sum(note["total_micro"] for note in notes)
+    return total - credited
 
 
 @cache
@@ -444,7 +445,9 @@ _LABEL = "a name is a label; the id beside it counts"
 _WITHIN = "within what the topic's day can hold, or stated: the service's word, and the line says so"
 _BROKERS = "the brokers' own word, which is trusted; no document contradicts it"
 _STATED = "what a tax is called, and how much of a line is taxed within a coin: the word of who states it"
-_BESIDE = "what brokers said beside what is billed: of later cuts, behind the period, of partitions without messages"
+_BESIDE = (
+    "what brokers said beside what is billed: of later cuts, behind the period's end, of empty partitions"
+)
 ARGUED: Mapping[str, str] = {
     "* partitions.topic": _LABEL,
     "* ranges.topic": _LABEL,
@@ -463,7 +466,11 @@ ARGUED: Mapping[str, str] = {
 }
 """Places where an alteration may go unnoticed, each with the reason."""
 MAY_COST_MORE: Mapping[str, str] = {
-    f"{DEARER}, {PARTLY} usage rows: measured.*": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.day *": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.quantity *": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.topic_id *": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.meter *": _WITHIN,
+    f"{DEARER}, {PARTLY} usage rows: measured.topic [[]6] *": "of a meter that is stated, for which there is no bound",
     f"{DEARER} later prices: price_book.*": _PROMISED,
     f"{DEARER} later prices: terms.tax.*": _PROMISED,
     f"{DEARER} later prices: terms.credits* [[]3] *": "a grant that no earlier prices have: it was never given",
