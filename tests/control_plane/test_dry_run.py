@@ -137,6 +137,10 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/billing/receivables/<str:invoice>/refunded"): {"reference": "bank 2"},
     ("POST", "v1/billing/receivables/<str:invoice>/uncollectible"): {"reason": "insolvent"},
     ("POST", "v1/billing/receivables/<str:invoice>/void"): {"reason": "billed twice"},
+    ("POST", "v1/billing/invoices/<str:invoice>/credit-notes"): {
+        "reference": "T-1",
+        "reason": "late support",
+    },
     ("POST", "v1/billing/receivables/<str:invoice>/retry"): {},
     ("POST", "v1/billing/costs"): COST,
     ("POST", "v1/billing/sla-exclusions"): EXCLUSION,

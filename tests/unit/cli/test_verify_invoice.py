@@ -50,6 +50,7 @@ def report(*problems: Problem) -> Report:
         billed_total_micro=0,
         due_total_micro=0,
         credited_total_micro=10_000,
+        granted=("Credit note no. 1 (cn_1) of 0.01 USD was granted: goodwill",),
         receipts=(HOSTILE,),
         problems=problems,
     )
