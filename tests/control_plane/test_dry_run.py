@@ -325,7 +325,7 @@ class _World:
             ids = ids | {"<str:organisation>": self.owning.public_id}
         if route.startswith(ORGANISATION):
             ids = ids | {"<str:person>": self.member_of_organisation}
-        if route.startswith("v1/billing/receivables"):
+        if route.startswith(("v1/billing/receivables", "v1/billing/invoices")):
             ids = {"<str:invoice>": self.invoices.get(route.rpartition("/")[2], self.invoices["paid"])}
         for name, value in ids.items():
             route = route.replace(name, value)
