@@ -137,6 +137,10 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/billing/receivables/<str:invoice>/refunded"): {"reference": "bank 2"},
     ("POST", "v1/billing/receivables/<str:invoice>/uncollectible"): {"reason": "insolvent"},
     ("POST", "v1/billing/receivables/<str:invoice>/void"): {"reason": "billed twice"},
+    ("POST", "v1/billing/invoices/<str:invoice>/credit-notes"): {
+        "reference": "T-1",
+        "reason": "late support",
+    },
     ("POST", "v1/billing/receivables/<str:invoice>/retry"): {},
     ("POST", "v1/billing/costs"): COST,
     ("POST", "v1/billing/sla-exclusions"): EXCLUSION,
@@ -321,7 +325,7 @@ class _World:
             ids = ids | {"<str:organisation>": self.owning.public_id}
         if route.startswith(ORGANISATION):
             ids = ids | {"<str:person>": self.member_of_organisation}
-        if route.startswith("v1/billing/receivables"):
+        if route.startswith(("v1/billing/receivables", "v1/billing/invoices")):
             ids = {"<str:invoice>": self.invoices.get(route.rpartition("/")[2], self.invoices["paid"])}
         for name, value in ids.items():
             route = route.replace(name, value)

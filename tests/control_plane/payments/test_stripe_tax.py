@@ -348,7 +348,7 @@ def test_a_tenant_sees_how_it_is_taxed_and_gives_its_address(world: World, acme:
     wrong = client.post("/t/acme/tax-address", {"country": "de", "city": "Berlin"})
     assert wrong.status_code == 422 and "capital letters" in unescape(wrong.content.decode())
     assert client.post("/t/acme/tax-address", {"country": "DE", "city": "Berlin"}).status_code == 302
-    assert "For taxes you are in Berlin, DE." in page(client, "/t/acme/invoices")
+    assert "Invoices are to acme in Berlin, DE." in page(client, "/t/acme/invoices")
     assert call("GET", "/v1/billing-account/address", token=token, tenant=acme).body["city"] == "Berlin"
     for given, said in (
         ({"country": "Germany"}, "country"),

@@ -177,6 +177,7 @@ PAGES = {
     "closed-invoices": ONE,
     "operator-receivables": LISTS,
     "operator-receivables-csv": LISTS,
+    "operator-receivable-credit": ONE,
     "operator-receivable-void": ONE,
     "operator-coupons": LISTS,
     "operator-new-coupon": ONE,

@@ -38,6 +38,7 @@ def report(*kinds: Kind, **changes: Any) -> Report:
         "billed_total_micro": 0,
         "due_total_micro": 0,
         "credited_total_micro": 0,
+        "granted": (),
         "receipts": (),
         "problems": tuple(Problem(kind=kind, where="here", message="so") for kind in kinds),
     }
