@@ -19,9 +19,9 @@ ADDRESS_HAS_ENOUGH = "address_has_enough"
 """Its address had more connections of this kind than one address may have."""
 MADE_WAY = "made_way"
 """There was no place left, and it had waited for the longest time."""
-NO_PLACE = "no_place"
+NO_ROOM = "no_room"
 """There was no place left, and no other connection could make way: it was a newcomer."""
-REASONS = (NOT_IN_TIME, ADDRESS_HAS_ENOUGH, MADE_WAY, NO_PLACE)
+REASONS = (NOT_IN_TIME, ADDRESS_HAS_ENOUGH, MADE_WAY, NO_ROOM)
 
 HUNG_UP_ON = "penstock_connections_hung_up_on"
 HUNG_UP_ON_SAID = (

@@ -26,7 +26,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from daemon.hang_ups import ADDRESS_HAS_ENOUGH, MADE_WAY, NO_PLACE, NOT_IN_TIME, HangUps
+from daemon.hang_ups import ADDRESS_HAS_ENOUGH, MADE_WAY, NO_ROOM, NOT_IN_TIME, HangUps
 from daemon.watchdog import Watchdog
 
 _JSON = "application/json"
@@ -176,7 +176,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         if not whole:
             waiting.connection.close()
         elif not self._free.acquire(blocking=False):
-            self.hang_ups.count(NO_PLACE, waiting.address)
+            self.hang_ups.count(NO_ROOM, waiting.address)
             waiting.connection.close()
         else:
             self._heads[waiting.connection] = waiting.head

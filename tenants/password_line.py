@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from django.contrib.auth import hashers
 from prometheus_client import Counter, Gauge
 
-from control_plane.api.metrics import registry
 from penstock.contract.errors import Throttled
 from penstock.rules.addresses import counted_address
 
@@ -30,18 +29,19 @@ WAIT_S = 5.0
 PASSWORD_S = 0.3
 """About what one takes, for `Retry-After`."""
 LOG_EVERY_S = 60.0
-_waiting = Gauge(
-    "penstock_passwords_waiting", "Number of passwords that wait to be hashed or checked.", registry=registry
+waiting = Gauge(
+    "penstock_passwords_waiting", "Number of passwords that wait to be hashed or checked.", registry=None
 )
-_refused = Counter(
+refused = Counter(
     "penstock_passwords_refused",
     "Number of requests that were refused because too many passwords waited to be hashed or checked.",
-    registry=registry,
+    registry=None,
 )
+"""Both are in the web application's registry once Django is set up."""
 _log = logging.getLogger(__name__)
 
 
-class _Place:
+class _Waiter:
     """One who waits."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class PasswordLine:
         self._wait_s = wait_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._lines: dict[str, deque[_Place]] = {}
+        self._lines: dict[str, deque[_Waiter]] = {}
         """By address, of those that wait; the address whose turn is next stands first."""
         self._told_at: float | None = None
 
@@ -97,14 +97,14 @@ class PasswordLine:
                 return
             if self._count() >= self._waiting_max and not self._makes_way_for(address):
                 raise self._refusal(address)
-            place = _Place()
-            self._lines.setdefault(address, deque()).append(place)
-        if not place.decided.wait(self._wait_s):
+            waiter = _Waiter()
+            self._lines.setdefault(address, deque()).append(waiter)
+        if not waiter.decided.wait(self._wait_s):
             with self._lock:
-                if not place.decided.is_set():
-                    self._remove(address, place)
+                if not waiter.decided.is_set():
+                    self._remove(address, waiter)
                     raise self._refusal(address)
-        if place.refused:
+        if waiter.refused:
             with self._lock:
                 raise self._refusal(address)
 
@@ -115,10 +115,10 @@ class PasswordLine:
                 self._free += 1
                 return
             places = self._lines.pop(address)
-            place = places.popleft()
+            waiter = places.popleft()
             if places:
                 self._lines[address] = places
-            place.decided.set()
+            waiter.decided.set()
 
     def _makes_way_for(self, address: str) -> bool:
         longest = max(self._lines, key=lambda other: len(self._lines[other]), default=None)
@@ -131,8 +131,8 @@ class PasswordLine:
             del self._lines[longest]
         return True
 
-    def _remove(self, address: str, place: _Place) -> None:
-        self._lines[address].remove(place)
+    def _remove(self, address: str, waiter: _Waiter) -> None:
+        self._lines[address].remove(waiter)
         if not self._lines[address]:
             del self._lines[address]
 
@@ -140,7 +140,7 @@ class PasswordLine:
         return sum(len(places) for places in self._lines.values())
 
     def _refusal(self, address: str) -> Throttled:
-        _refused.inc()
+        refused.inc()
         now = self._clock()
         if self._told_at is None or now >= self._told_at + LOG_EVERY_S:
             self._told_at = now
@@ -158,7 +158,7 @@ class PasswordLine:
 
 line = PasswordLine(at_once=max(1, len(os.sched_getaffinity(0)) // 2))
 """The one of this process."""
-_waiting.set_function(lambda: line.waiting)
+waiting.set_function(lambda: line.waiting)
 
 
 def hash_password(password: str, *, source: str) -> str:

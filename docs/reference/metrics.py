@@ -7,8 +7,10 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from daemon.hang_ups import hang_up_metric
 from daemon.identity_metrics import EXPIRES, EXPIRES_SAID, REFUSED, REFUSED_SAID
 from data_plane.broker import disk
+from data_plane.broker.crowds import STRANGERS, STRANGERS_SAID
 from data_plane.broker.disk import DiskStats
 from data_plane.broker.metrics import BUILD_INFO, BUILD_INFO_SAID, PREFIX, family, fields_of
 from data_plane.node import broker_node, conditions, stats
@@ -30,6 +32,8 @@ def page() -> str:
         _row(InfoMetricFamily(BUILD_INFO, BUILD_INFO_SAID), ("version", "cores")),
         _row(GaugeMetricFamily(EXPIRES, EXPIRES_SAID), ("certificate",)),
         _row(CounterMetricFamily(REFUSED, REFUSED_SAID), ("side", "reason")),
+        _row(hang_up_metric(()), ("listener", "reason")),
+        _row(GaugeMetricFamily(STRANGERS, STRANGERS_SAID), ("listener",)),
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
         *_counted(DiskStats(), said_of(disk, "DiskStats")),
         *(_row(GaugeMetricFamily(PREFIX + name, said, value=0)) for name, said in _gauges().items()),
@@ -37,12 +41,13 @@ def page() -> str:
     return markdown.page(
         "Metrics",
         "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `daemon/identity_metrics.py`, "
+        "`daemon/hang_ups.py`, `tenants/password_line.py`, "
         "`control_plane/api/metrics.py`, `control_plane/certificate_metrics.py`, `control_plane/server_checks.py`, "
         "`control_plane/brokers/metrics.py`, `billing/metrics.py`, `payments/metrics.py`, `control_plane/worker.py`, "
         "`control_plane/prober_health.py`, `spark_usage/metrics.py`)",
         "All are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the web application "
-        "at `/metrics` of its own address, worker, runner and prober at `/metrics` of `worker_listen`, `runner_listen` "
-        "and `prober_listen`; none asks for a key, so bind them where only you reach them. Durations are histograms in "
+        "at `/metrics` of `web_metrics_listen`, worker, runner and prober at `/metrics` of `worker_listen`, "
+        "`runner_listen` and `prober_listen`; none asks for a key, so bind them where only you reach them. Durations are histograms in "
         "seconds.",
         "## Brokers",
         table(_COLUMNS, sorted(rows)),
@@ -95,8 +100,10 @@ def _gauges() -> Mapping[str, str]:
 def _worker() -> list[Row]:
     from control_plane import worker
 
+    hang_ups = _row(hang_up_metric(()), ("listener", "reason"))
     counted = [value for value in vars(worker).values() if hasattr(value, "_labelnames")]
     return [
+        hang_ups,
         *(_row(collector.describe()[0], collector._labelnames) for collector in counted),
         *(_row(GaugeMetricFamily(PREFIX + name, said)) for name, said in worker.GAUGES.items()),
         *(
@@ -108,6 +115,7 @@ def _worker() -> list[Row]:
 
 def _runner() -> list[Row]:
     return [
+        _row(hang_up_metric(()), ("listener", "reason")),
         *(
             _row(GaugeMetricFamily(PREFIX + name, said), runner.LABELS.get(name, ()))
             for name, said in runner.GAUGES.items()
@@ -134,10 +142,14 @@ def _control_plane() -> list[Row]:
     from control_plane.api import metrics
     from control_plane.brokers import metrics as brokers
     from payments import metrics as payments
+    from tenants import password_line
 
-    modules = (metrics, certificate_metrics, server_checks, brokers, billing, payments)
+    modules = (metrics, certificate_metrics, server_checks, brokers, billing, payments, password_line)
     # A module may have two names for one.
     collectors = dict.fromkeys(
         value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
     )
-    return [_row(collector.describe()[0], collector._labelnames) for collector in collectors]
+    return [
+        _row(hang_up_metric(()), ("listener", "reason")),
+        *(_row(collector.describe()[0], collector._labelnames) for collector in collectors),
+    ]
