@@ -41,8 +41,6 @@ class NodeStats:
     """Pieces of work of tenants that had used more than their share of the processor, and waited."""
     fairness_wait_ms: int = 0
     """Total time that work of tenants above their share of the processor waited."""
-    fairness_rounds: int = 0
-    """Pieces of work that waited for another round of the event loop, because their tenant had used its part of one."""
     lease_requests: int = 0
     """Requests of this broker for parts of tenants' limits; none while no tenant with a limit sends."""
     lease_failures: int = 0

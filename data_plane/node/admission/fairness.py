@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from data_plane.node.admission.gate import Gate
-from data_plane.node.admission.rounds import Rounds
 from data_plane.node.ports import Caller, CallHandler, Clock
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.refusals import Refusals
@@ -70,7 +69,6 @@ class Fairness:
         self._clock = clock
         self._use = Use()
         self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
-        self._rounds = Rounds(lambda: self._use.working(clock.monotonic_ms()) > 1, stats)
         self._somebody_asked = asyncio.Event()
         self._work = _Line(clock, stats, lambda tenant: self._shares.wait_ms(tenant, clock.monotonic_ms()))
         self._questions = _Line(clock, stats, self._question_waits_ms)
@@ -87,11 +85,6 @@ class Fairness:
     async def turn(self, tenant: TenantId) -> None:
         """Wait until the tenant may begin another piece of work. What waits begins in the order it came."""
         await self._work.turn(tenant)
-        await self._rounds.turn(tenant)
-
-    async def round(self, tenant: TenantId) -> None:
-        """Wait until the tenant may do another piece in a round of the event loop, for what its work has brought."""
-        await self._rounds.turn(tenant)
 
     async def turn_of_refused(self, tenant: TenantId) -> None:
         """The same for a stream whose last frame was refused, as `refused` tells: beside the tenant's other work."""
@@ -103,30 +96,24 @@ class Fairness:
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work(), self._clock, partial(self._spent, tenant), _no_pause)
+        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
 
     async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> None:
         """`turn` for unmetered work, which is then `answered` in the same step. A `beat` is a heartbeat
         of a group's member: it does not wait behind its tenant's questions.
         """
         await (self._beats if beat else self._questions).turn(tenant)
-        if not beat:
-            await self._rounds.turn(tenant)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
         use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
 
         def charge(spent_ms: float, now_ms: float) -> None:
-            self._spent(tenant, spent_ms, now_ms)
+            self._use.charge(tenant, spent_ms, now_ms)
             use.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
         return await _Charged(work(), self._clock, charge, partial(pauses.turn, tenant))
-
-    def _spent(self, tenant: TenantId, spent_ms: float, now_ms: float) -> None:
-        self._use.charge(tenant, spent_ms, now_ms)
-        self._rounds.charge(tenant, spent_ms)
 
     def _question_waits_ms(self, tenant: TenantId) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -156,9 +143,6 @@ class TenantTurns:
 
     async def turn(self) -> None:
         await self.fairness.turn(self.tenant)
-
-    async def round(self) -> None:
-        await self.fairness.round(self.tenant)
 
     async def turn_of_refused(self) -> None:
         await self.fairness.turn_of_refused(self.tenant)

@@ -296,7 +296,6 @@ class ConsumeStream:
 
     async def _send(self) -> None:
         while True:
-            await self._turns.round()
             self._wake.clear()
             self._gate.check(self._principal)
             while self._recheck_due:

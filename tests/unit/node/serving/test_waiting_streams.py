@@ -162,9 +162,6 @@ class AtOnce:
     async def turn(self) -> None:
         """Now."""
 
-    async def round(self) -> None:
-        """This one."""
-
     async def charged(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await work()
 
