@@ -378,7 +378,8 @@ def payable(service: Service) -> int:
     notes = [item["document"] for item in service.chain_items if item["kind"] == "credit_note"]
     issued = {item["object_id"] for item in service.chain_items}
     total: int = sum(one["total_micro"] for name, one in service.documents.items() if name in issued)
-    return total - sum(note["total_micro"] for note in notes)
+    credited: int = sum(note["total_micro"] for note in notes)
+    return total - credited
 
 
 @cache
