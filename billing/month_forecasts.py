@@ -338,7 +338,7 @@ def _priced(
     opened_ms: tuple[int, int],
     quantities: Mapping[str, int],
 ) -> Priced:
-    """What of the open time is after the period is no part of it."""
+    """The part of the open time that lies after the period does not count."""
     rated = rating.rate(book, quantities)
     amounts = {line.meter: line.amount_micro for line in rated.lines}
     period_ms = (time_ms(period[0]), time_ms(period[1]))

@@ -33,7 +33,7 @@ STEPS = st.lists(
 
 @dataclass
 class Model:
-    """What there is by topic id: the names of those that are open, those in the bin, and those that are gone."""
+    """Every topic by its id: the names of those that are open, those in the bin, and those that are gone."""
 
     open: dict[str, str] = field(default_factory=dict)
     """Name -> topic id."""
@@ -41,7 +41,7 @@ class Model:
     """Topic id -> the name that it had, the oldest first."""
     gone: set[str] = field(default_factory=set)
     told: list[tuple[str, str]] = field(default_factory=list)
-    """What the audit log has: action and topic id."""
+    """Entries of the audit log: action and topic id."""
 
 
 class Story:

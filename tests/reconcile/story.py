@@ -62,7 +62,7 @@ class Customer:
     begins: datetime = BEGINS
     """The running period."""
     binned: list[Partition] = field(default_factory=list)
-    """Those of topics in the recycle bin."""
+    """Partitions whose topics are in the recycle bin."""
 
     def discount_at(self, moment: datetime) -> int:
         return next((points for since, points in reversed(self.discounts) if since <= moment), 0)

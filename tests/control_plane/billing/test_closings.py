@@ -60,7 +60,7 @@ BEGINS = day(2027, 1, 1)
 
 
 def steps_cents(messages: int) -> int:
-    """What a month's messages cost, said without any of the service's code."""
+    """The price of a month's messages, said without any of the service's code."""
     return 2 * max(0, min(messages, BOUND) - FREE) + max(0, messages - BOUND)
 
 
@@ -216,7 +216,7 @@ def ms_down(moment: datetime) -> int:
 
 
 def due_micro(messages: int, open_part: Fraction, off: int = OFF) -> int:
-    """What one undivided month costs."""
+    """The price of one undivided month."""
     fee, least = (_half_up(amount * open_part) for amount in (FEE, LEAST))
     return max(max(0, steps_cents(messages) * CENT - off) + fee, least)
 
