@@ -149,7 +149,7 @@ def _is_in_its_currency(
 
 
 def check_whole_coins(name: str, amount_micro: int, currency: str) -> None:
-    """What is finer than a coin would be cut where a book rounds to coins. Raises `InvalidRequest`."""
+    """What is finer than a coin is rounded down where a book rounds to coins. Raises `InvalidRequest`."""
     coin = coin_micro(currency)
     if amount_micro % coin:
         raise InvalidRequest(
