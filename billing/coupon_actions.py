@@ -14,7 +14,6 @@ from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.charges import COUPON_PREFIX, is_over
-from penstock.rules.currencies import minor_digits
 from penstock.rules.timestamps import DAY_MS, time_ms
 from tenants.models import Tenant
 
@@ -71,7 +70,7 @@ def make_coupon(
     # What a tenant would get must be a discount that its terms take.
     _discount(row, from_at)
     if amount_micro:
-        minor_digits(currency)
+        terms_actions.check_whole_coins("amount_micro", amount_micro, currency)
     try:
         with transaction.atomic():
             row.save()

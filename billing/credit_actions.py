@@ -152,6 +152,7 @@ def _credited(
                 None
                 if issued.tax_statement is UNSET
                 else tax_actions.stated(issued.tax_statement, issued.currency),
+                open_ms=issued.open_ms,
             )
     return rating.credit(book, billed, lost)
 

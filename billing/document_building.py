@@ -49,12 +49,14 @@ def invoice_document(
     rated: rating.Rated,
     charged: charges.Charged | None,
     prices: documents.PricesDocument,
+    open_ms: tuple[int, int],
     previous: documents.Predecessor | None,
     waived: Collection[PartitionRef],
     measured: Sequence[DueDay] | None,
     statement: documents.TaxStatement | None,
 ) -> documents.InvoiceDocument:
-    """The invoice as it is issued, of format 2 with `charged`. `previous`: the tenant's previous one, if documented;
+    """The invoice as it is issued, of format 2 with `charged`. `open_ms`: what of the period its fees are for;
+    `previous`: the tenant's previous one, if documented;
     `measured`: what is due by meters that count no offsets, None where the book has none; `statement`: of its tax,
     where that is stated.
     """
@@ -81,6 +83,9 @@ def invoice_document(
         issuer_number=invoice.issuer_number or UNSET,
         seller=parties.seller(),
         buyer=parties.buyer(invoice.tenant),
+        open_time=UNSET
+        if charged is None or open_ms == (start_ms, end_ms)
+        else documents.OpenTime(from_ms=open_ms[0], until_ms=open_ms[1]),
         kind="invoice",
         id=invoice.public_id,
         number=invoice.number,

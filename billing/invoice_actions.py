@@ -21,6 +21,7 @@ from billing import (
 )
 from billing.completeness import Coverage, PartitionRef, Usage, billable_quantities, find_gaps, reversals
 from billing.models import BillingEntry, Cut, Invoice, InvoiceLine, MeasuredDay
+from billing.open_times import open_ms
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
 from control_plane.topics.queries import topics_of_all
@@ -182,6 +183,7 @@ def _issue(
             charged=None if charged is None else charged.charged,
             statement=None if charged is None else charged.statement,
             prices=prices,
+            open_ms=open_ms(invoice.tenant, cut.period_start, cut.period_end),
             previous=_predecessor(previous),
             waived=waived,
             measured=days if measured.measured_meters(book) else None,
@@ -255,14 +257,17 @@ def _charged(
     credit = credit_queries.standing(invoice.tenant, prices.terms, cut.period_start)
     amounts = {line.meter: line.amount_micro for line in rated.lines}
     period_ms = (time_ms(cut.period_start), time_ms(cut.period_end))
-    charged = charges.charge(book, credit.terms, amounts, period_ms, credit.rests)
+    opened_ms = open_ms(invoice.tenant, cut.period_start, cut.period_end)
+    charged = charges.charge(book, credit.terms, amounts, period_ms, credit.rests, open_ms=opened_ms)
     if prices.terms.tax_stated_by is UNSET:
         return _Charged(charged=charged, statement=None)
     lines = taxed_lines(book, amounts, charged)
     statement = tax_actions.statement_for(invoice, book.currency, lines, at)
     if statement is not None:
         stated = tax_actions.stated(statement, book.currency)
-        charged = charges.charge(book, credit.terms, amounts, period_ms, credit.rests, stated)
+        charged = charges.charge(
+            book, credit.terms, amounts, period_ms, credit.rests, stated, open_ms=opened_ms
+        )
     return _Charged(charged=charged, statement=statement)
 
 

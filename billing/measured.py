@@ -1,7 +1,8 @@
 """What an invoice bills by meters that count no offsets: by topic and whole day, each day once, late parts later.
 
 A day belongs to the period in which it ends, in UTC. What comes in of a day after its invoice is billed with the next
-one, and what was billed too much is taken off later days of the same topic and meter. Days of periods in which a meter
+one, and what was billed too much is taken off later days of the same topic and meter. A topic is known by its id: under
+whichever name a day's rows come, together they are billed once. Days of periods in which a meter
 had no price are never billed by it.
 """
 
@@ -83,18 +84,27 @@ def due_days(
         for key, quantity in sorted(quantities.items())
         if key[2] not in waived and any(start <= key[3] < until for start, until in priced[key[0]])
     }
-    too_much: dict[tuple[str, str, str], int] = defaultdict(int)
-    for key, total in billed.items():
-        too_much[key[:3]] += max(0, total - counted.get(key, 0))
+    left_of: dict[tuple[str, str, date], int] = defaultdict(int)
+    for (meter, _, topic_id, day), quantity in counted.items():
+        left_of[meter, topic_id, day] += quantity
+    for (meter, _, topic_id, day), quantity in billed.items():
+        left_of[meter, topic_id, day] -= quantity
+    too_much: dict[tuple[str, str], int] = defaultdict(int)
+    for (meter, topic_id, _), left in left_of.items():
+        too_much[meter, topic_id] += max(0, -left)
     due = []
     space = dict.fromkeys(meters, LINE_MAX)
+    for meter, topic_id, day in sorted(left_of):
+        left = max(0, left_of[meter, topic_id, day])
+        taken = min(left, too_much[meter, topic_id])
+        too_much[meter, topic_id] -= taken
+        left_of[meter, topic_id, day] = left - taken
     for key, quantity in counted.items():
         meter, topic, topic_id, day = key
-        left = quantity - billed.get(key, 0)
-        taken = min(max(0, left), too_much[key[:3]])
-        too_much[key[:3]] -= taken
-        now = min(left - taken, space[meter])
+        of_name = max(0, quantity - billed.get(key, 0))
+        now = min(of_name, left_of[meter, topic_id, day], space[meter])
         if now > 0 and day >= since:
+            left_of[meter, topic_id, day] -= now
             space[meter] -= now
             due.append(DueDay(topic=topic, topic_id=topic_id, day=day, meter=meter, quantity=now))
     return due

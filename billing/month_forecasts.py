@@ -16,6 +16,7 @@ from django.db.models.functions import Abs, Coalesce
 from billing import anomalies, forecasting, previews, price_actions, queries
 from billing.forecasting import Basis, Forecast, Range
 from billing.models import UsageDay
+from billing.open_times import open_ms
 from billing.running_costs import running_begins, running_credit
 from penstock.contract.errors import NotFound
 from penstock.rules import charges, rating
@@ -197,6 +198,7 @@ def what_if(tenant: Tenant, book: rating.PriceBook, now: datetime) -> WhatIf:
             book,
             running_credit(tenant, running_begins(tenant)),
             (forecast.begins, forecast.ends),
+            open_ms(tenant, forecast.begins, forecast.ends),
             forecast.expected,
         ),
     )
@@ -305,9 +307,10 @@ def _cost(
         return None
     book = rating.PriceBook.read(row.document)
     credit = running_credit(tenant, running_begins(tenant))
+    opened_ms = open_ms(tenant, *period)
 
     def priced(quantities: Mapping[str, int], end: datetime = period[1]) -> Priced:
-        return _priced(book, credit, (period[0], end), quantities)
+        return _priced(book, credit, (period[0], end), opened_ms, quantities)
 
     return CostForecast(
         book=book,
@@ -354,12 +357,16 @@ def _priced(
     book: rating.PriceBook,
     credit: charges.StandingCredit,
     period: tuple[datetime, datetime],
+    opened_ms: tuple[int, int],
     quantities: Mapping[str, int],
 ) -> Priced:
+    """The part of the open time that lies after the period does not count."""
     rated = rating.rate(book, quantities)
     amounts = {line.meter: line.amount_micro for line in rated.lines}
     period_ms = (time_ms(period[0]), time_ms(period[1]))
-    return Priced(rated=rated, charged=charges.charge(book, credit.terms, amounts, period_ms, credit.rests))
+    opens, closes = (min(moment_ms, period_ms[1]) for moment_ms in opened_ms)
+    charged = charges.charge(book, credit.terms, amounts, period_ms, credit.rests, open_ms=(opens, closes))
+    return Priced(rated=rated, charged=charged)
 
 
 def _topics(tenant: Tenant, day: date, meter: str, *, upwards: bool) -> tuple[TopicPart, ...]:

@@ -101,8 +101,9 @@ def last_periods(
     for invoice in invoices:
         by = rating.PriceBook.read(invoice.price_book.document) if book is None else book
         period_ms = (time_ms(invoice.cut.period_start), time_ms(invoice.cut.period_end))
+        issued = _document(invoice)
         if terms is None or rests is None:
-            had, left, stated = _own_terms(invoice)
+            had, left, stated = _own_terms(invoice, issued)
         else:
             stated = None
             had, left = _as_of(terms, time_ms(now), period_ms[0]), rests
@@ -112,7 +113,8 @@ def last_periods(
             }
         rated = rating.rate(by, {line.meter: line.quantity for line in invoice.lines.all()})
         amounts = {line.meter: line.amount_micro for line in rated.lines}
-        charged = charges.charge(by, had, amounts, period_ms, left, stated)
+        opened_ms = period_ms if issued is None else issued.open_ms
+        charged = charges.charge(by, had, amounts, period_ms, left, stated, open_ms=opened_ms)
         if rests is not None:
             rests = rests | {one.grant: one.before_micro - one.used_micro for one in charged.balances}
         found.append(Preview(invoice=invoice, book=by, rated=rated, charged=charged))
@@ -124,17 +126,23 @@ def last_period(tenant: Tenant, book: rating.PriceBook, now: datetime) -> Previe
     return last_periods(tenant, book=book, now=now)[-1]
 
 
+def _document(invoice: Invoice) -> documents.InvoiceDocument | None:
+    """None of an invoice that is older than documents."""
+    entry = BillingEntry.objects.filter(
+        tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+    ).first()
+    if entry is None:
+        return None
+    return documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
+
+
 def _own_terms(
-    invoice: Invoice,
+    invoice: Invoice, issued: documents.InvoiceDocument | None
 ) -> tuple[documents.Terms, Mapping[str, int], charges.StatedTax | None]:
     """The terms by which it was charged, what was left of each grant, and the tax that was stated: what costs more or
     less is taxed in proportion.
     """
-    entry = BillingEntry.objects.filter(
-        tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
-    ).first()
-    if entry is not None:
-        issued = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
+    if issued is not None:
         terms = price_actions.charged_terms(invoice.tenant, invoice.cut.period_start, issued)
         if issued.balances is not UNSET and terms is not None:
             statement = issued.tax_statement

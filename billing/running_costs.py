@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from billing import credit_queries, measured, price_actions, queries
 from billing.models import BillingEntry, Cut, Invoice
+from billing.open_times import open_ms
 from penstock.contract import documents
 from penstock.rules import charges, rating
 from penstock.rules.meters import MEASURED
@@ -61,6 +62,7 @@ def running_cost(tenant: Tenant, now: datetime) -> RunningCost | None:
     due = measured.due_sums(tenant, measured.measured_meters(book), begins, now.date() + timedelta(days=1))
     rated = rating.rate(book, {**quantities, **dict.fromkeys(MEASURED, 0), **due})
     credit = running_credit(tenant, running_begins(tenant))
+    ends = max(begins, now)
     return RunningCost(
         begins=begins,
         book=book,
@@ -70,8 +72,9 @@ def running_cost(tenant: Tenant, now: datetime) -> RunningCost | None:
             book,
             credit.terms,
             {line.meter: line.amount_micro for line in rated.lines},
-            (time_ms(begins), max(time_ms(begins), time_ms(now))),
+            (time_ms(begins), time_ms(ends)),
             credit.rests,
+            open_ms=open_ms(tenant, begins, ends),
         ),
     )
 

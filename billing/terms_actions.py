@@ -21,6 +21,7 @@ from penstock.contract.errors import InvalidRequest, NotFound, PreconditionFaile
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import charges
 from penstock.rules.service_level_months import GRANT_PREFIX
+from penstock.rules.stated_tax import coin_micro
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
@@ -93,6 +94,8 @@ def change_terms(
         if before == wanted and own.price_book == book:
             return own
         _is_in_its_currency(row, before, wanted, book)
+        if not for_service_level:
+            _is_of_whole_coins(before, wanted)
         _keeps_grants(before, wanted, time_ms(now))
         _keeps_coupons(before, wanted, time_ms(now), redeemed)
         _uses_no_id_again(row, wanted)
@@ -146,6 +149,25 @@ def _is_in_its_currency(
             raise InvalidRequest(
                 f"{one.id}: an amount in {one.currency}, and {tenant.name} is invoiced in {currency}"
             )
+
+
+def check_whole_coins(name: str, amount_micro: int, currency: str) -> None:
+    """What is finer than a coin is rounded down where a book rounds to coins. Raises `InvalidRequest`."""
+    coin = coin_micro(currency)
+    if amount_micro % coin:
+        raise InvalidRequest(
+            f"{name}: {amount_micro} millionths; whole coins of {coin} {currency} millionths required"
+        )
+
+
+def _is_of_whole_coins(before: documents.Terms, wanted: documents.Terms) -> None:
+    """Credit of service levels is a share of an invoice and may be finer; so may what stands in the terms already."""
+    for discount in wanted.discounts:
+        if discount.amount_micro and discount not in before.discounts:
+            check_whole_coins(discount.id, discount.amount_micro, discount.currency)
+    for grant in wanted.credits:
+        if grant not in before.credits:
+            check_whole_coins(grant.id, grant.amount_micro, grant.currency)
 
 
 def _keeps_grants(before: documents.Terms, wanted: documents.Terms, now_ms: int) -> None:

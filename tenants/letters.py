@@ -232,8 +232,8 @@ def tenant_closed(tenant: str, purge_at: datetime) -> Letter:
         subject=f"{tenant} was closed",
         paragraphs=(
             f"The tenant {tenant} was closed. Its keys are refused from now on. Until {purge_at:%d %B %Y} each "
-            "owner can reopen it as it was; after that its topics and messages are deleted for good. You get an "
-            "invoice of what was used.",
+            "owner can reopen it as it was; after that its topics and messages are deleted for good. What was "
+            "used is invoiced when the month ends; fees end today.",
         ),
         link=_url(f"t/{tenant}/close"),
         link_says="Look at it, or reopen it",

@@ -70,6 +70,15 @@ class Tenant(DesiredObject):
         super().save(*args, **kwargs)
 
 
+class Closing(models.Model):
+    """A time in which a tenant was closed. Its fees stand still meanwhile, so it stays for as long as invoices do."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="closings")
+    closed_at = models.DateTimeField()
+    reopened_at = models.DateTimeField(null=True)
+    """None = it is closed."""
+
+
 class Person(AbstractBaseUser):
     """A person who signs in, known by an e-mail address in lower case."""
 

@@ -1,7 +1,8 @@
 """What goes by itself when its time is over: topics in recycle bins, and closed tenants, each billed up to its end.
 
-Bill first: the brokers refuse its keys already when a period is closed, so nothing is accepted that no cut counts. A
-tenant is purged only when the invoice of a period that ends after its grace period is issued.
+Closing a tenant ends no period: one that is reopened goes on in the one that runs, so no one has a free allowance, a
+tier or a discount twice in a month. A tenant is purged only when the invoice of a period that ends after its grace
+period is issued; the brokers refuse its keys since long before, so nothing is accepted that no cut counts.
 """
 
 import logging
@@ -56,13 +57,10 @@ def drive_closed() -> int:
 
 
 def _drive(tenant: Tenant) -> bool:
-    assert tenant.closed_at is not None and tenant.purge_at is not None
-    if not billing.is_billed_until(tenant, tenant.closed_at):
-        _close_period(tenant)
+    assert tenant.purge_at is not None
     if not queries.due(tenant):
         return False
     if not billing.is_billed_until(tenant, tenant.purge_at):
-        # What was stored meanwhile.
         _close_period(tenant)
     if not billing.is_invoiced_until(tenant, tenant.purge_at):
         return False

@@ -266,9 +266,10 @@ class TenantDetailView(OneTenantView):
         responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, tenant: str) -> Response:
-        """Owners and operators: close a tenant. Its keys are refused, and it is billed up to now.
+        """Owners and operators: close a tenant. Its keys are refused, and its monthly fees and minimum end.
 
-        Until `purge_at`, 30 days later, it can be reopened as it was. Then its topics and messages are deleted, its
+        What was used is invoiced when the month ends. Until `purge_at`, 30 days later, it can be reopened as it was,
+        in the same billing period. Then its topics and messages are deleted, its
         keys are revoked and its name is free, as soon as its last invoice is issued.
         """
         with etags.unchanged(request, self.tenant):

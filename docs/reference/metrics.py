@@ -47,8 +47,8 @@ def page() -> str:
         "`control_plane/prober_health.py`, `spark_usage/metrics.py`)",
         "All are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the web application "
         "at `/metrics` of `web_metrics_listen`, worker, runner and prober at `/metrics` of `worker_listen`, "
-        "`runner_listen` and `prober_listen`; none asks for a key, so bind them where only you reach them. Durations are histograms in "
-        "seconds.",
+        "`runner_listen` and `prober_listen`; none asks for a key, so bind them where only you reach them. "
+        "Durations are histograms in seconds.",
         "## Brokers",
         table(_COLUMNS, sorted(rows)),
         "## Control plane",

@@ -239,6 +239,13 @@ IssuerNumber = Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
 """Unique for the issuer, over all tenants, and without gaps in its series: `INV-000001`."""
 
 
+class OpenTime(Strict, frozen=True):
+    """From the first to the last moment of a period in which the tenant was open, half open; empty if it was not."""
+
+    from_ms: Time
+    until_ms: Time
+
+
 class InvoiceDocument(Strict, frozen=True):
     """An issued invoice, whole. Format 2 has charges beside its lines."""
 
@@ -273,12 +280,32 @@ class InvoiceDocument(Strict, frozen=True):
     """Invoices from before there were such numbers have `number` alone."""
     seller: Party | UnsetType = UNSET
     buyer: Party | UnsetType = UNSET
+    open_time: OpenTime | UnsetType = UNSET
+    """Where it is less than the period: fees and the minimum are for it."""
 
     def __post_init__(self) -> None:
         _only_in_format_2(self.format, charges=self.charges, balances=self.balances)
-        for name, value in (("measured", self.measured), ("tax_statement", self.tax_statement)):
+        optional = (
+            ("measured", self.measured),
+            ("tax_statement", self.tax_statement),
+            ("open_time", self.open_time),
+        )
+        for name, value in optional:
             if self.format == 1 and value is not UNSET:
                 raise ValueError(f"format 1 has no field {name}")
+        whole = (self.period_start_ms, self.period_end_ms)
+        begins, ends = self.open_ms
+        if not whole[0] <= begins <= ends <= whole[1] or (
+            self.open_time is not UNSET and whole == self.open_ms
+        ):
+            raise ValueError("the open time is a part of the period, and less than it")
+
+    @property
+    def open_ms(self) -> tuple[int, int]:
+        """The part of the period that fees and the minimum are for, half open."""
+        if self.open_time is UNSET:
+            return self.period_start_ms, self.period_end_ms
+        return self.open_time.from_ms, self.open_time.until_ms
 
 
 class CreditedInvoice(Strict, frozen=True):

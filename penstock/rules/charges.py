@@ -2,9 +2,9 @@
 
 From the amounts of the meters on, in this order; each line is rounded half up to minor units once:
 
-1. *fees*: a flat amount a month, for the tenant's part of it;
+1. *fees*: a flat amount a month, for the tenant's part of it, from its first to its last open moment;
 2. *discounts*, in their order: each lowers what its meters still cost, meter by meter in the order of the price book;
-3. the *minimum*: what meters and fees, less discounts, lack of the month's minimum, for the tenant's part of it;
+3. the *minimum*: what meters and fees, less discounts, lack of the month's minimum, for the same part of it;
 4. *credits* pay for the rest: the grant that expires soonest first, then the oldest;
 5. *tax* on what is left: by the rates of the terms, or as it was stated (`penstock.rules.stated_tax`).
 
@@ -88,14 +88,20 @@ def charge(
     period_ms: tuple[int, int],
     rests: Mapping[str, int],
     stated: StatedTax | None = None,
+    *,
+    open_ms: tuple[int, int] | None = None,
 ) -> Charged:
     """The charges of a period [start, end) whose meters cost `amounts` (whole minor units, by meter).
+
+    `open_ms`: the part of the period from the first to the last moment in which the tenant was open; None: all of it.
 
     `terms` and `rests` (what is left of each of their grants, and pays) are from `standing_credit`. `stated`: the tax,
     where the terms say that it is stated; without it no tax is charged.
     """
     invariant(all(amount >= 0 for amount in amounts.values()), "no meter costs less than nothing")
-    parts = month_parts(*period_ms)
+    opens, closes = period_ms if open_ms is None else open_ms
+    invariant(period_ms[0] <= opens <= closes <= period_ms[1], "a tenant's open time is a part of the period")
+    parts = month_parts(opens, closes)
     charges = [
         Charge(
             kind="fee",
@@ -281,12 +287,14 @@ def credit_charged(
     billed: Mapping[str, int],
     lost: Mapping[str, int],
     stated: StatedTax | None = None,
+    *,
+    open_ms: tuple[int, int] | None = None,
 ) -> ChargedCredit:
     """What an invoice costs less when `lost` of `billed` never became part of the log.
 
     The difference of two ratings of the whole invoice. `amounts` and `billed` are what its meters still cost and count
-    after earlier credit notes, `rests` and `stated` those of the invoice. By volume a smaller quantity may cost more: a
-    loss never makes a meter dearer.
+    after earlier credit notes, `rests`, `stated` and `open_ms` those of the invoice. By volume a smaller quantity may
+    cost more: a loss never makes a meter dearer.
     """
     lines = []
     after = dict(amounts)
@@ -305,8 +313,8 @@ def credit_charged(
                     amount_micro=amounts[price.meter] - after[price.meter],
                 )
             )
-    first = charge(book, terms, amounts, period_ms, rests, stated)
-    then = charge(book, terms, after, period_ms, rests, stated)
+    first = charge(book, terms, amounts, period_ms, rests, stated, open_ms=open_ms)
+    then = charge(book, terms, after, period_ms, rests, stated, open_ms=open_ms)
     invariant(then.total_micro <= first.total_micro, "what costs less makes nothing dearer")
     return ChargedCredit(
         lines=tuple(lines),

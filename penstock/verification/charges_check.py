@@ -92,7 +92,9 @@ def due_charges(
         terms=credit.terms,
         rests=credit.rests,
         amounts=amounts,
-        charged=charge(prices.book, credit.terms, amounts, period_ms, credit.rests, stated),
+        charged=charge(
+            prices.book, credit.terms, amounts, period_ms, credit.rests, stated, open_ms=invoice.open_ms
+        ),
         stated=stated,
     )
 

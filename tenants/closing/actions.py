@@ -15,7 +15,7 @@ from penstock.contract.errors import InvalidRequest
 from tenants import letters
 from tenants.actions import check_not_the_service, deliver_tenant, revoke_key
 from tenants.closing import queries
-from tenants.models import ApiKey, Invitation, Membership, Tenant
+from tenants.models import ApiKey, Closing, Invitation, Membership, Tenant
 from tenants.organisations.tenant_actions import leave_organisation
 from tenants.queries import people_with_roles
 from tenants.roles import Role
@@ -56,6 +56,7 @@ def close(actor: Actor, tenant: Tenant) -> Tenant:
         locked.purge_at = locked.closed_at + GRACE
         locked.generation += 1
         locked.save(update_fields=["closed_at", "purge_at", "generation", "updated_at"])
+        Closing.objects.create(tenant=locked, closed_at=locked.closed_at)
         _record(actor, locked, "tenant.close", {"purge_at": locked.purge_at.isoformat()})
         letter = letters.tenant_closed(locked.name, locked.purge_at)
         for owner in people_with_roles(locked, among=(Role.OWNER,)):
@@ -72,6 +73,7 @@ def reopen(actor: Actor, tenant: Tenant) -> Tenant:
             return locked
         if locked.purged_at is not None or queries.due(locked):
             raise InvalidRequest(f"tenant: the time to reopen {locked.name} ended at {locked.purge_at}")
+        Closing.objects.filter(tenant=locked, reopened_at=None).update(reopened_at=timezone.now())
         locked.closed_at, locked.purge_at = None, None
         locked.generation += 1
         locked.save(update_fields=["closed_at", "purge_at", "generation", "updated_at"])

@@ -187,16 +187,17 @@ def test_in_the_console_the_name_is_typed_and_others_than_owners_may_not(house: 
 # -- billing first, then purging ------------------------------------------------------------------------
 
 
-def test_a_period_is_closed_once_the_brokers_refuse_the_keys_and_not_before(house: House) -> None:
+def test_closing_ends_no_period_and_the_last_one_ends_when_the_grace_is_over(house: House) -> None:
     actions.close(ACTOR, house.tenant)
-    purging.drive_closed()
-    assert not Cut.objects.exists(), "until then messages may be accepted that no cut would count"
     delivered(house)
+    purging.drive_closed()
+    assert not Cut.objects.exists(), "reopened it would begin with all that is free again"
+    grace_is_over(house)
     purging.drive_closed()
     purging.drive_closed()
     (cut,) = Cut.objects.all()
-    closed_at = now(house).closed_at
-    assert closed_at is not None and cut.period_end >= closed_at.replace(microsecond=0)
+    purge_at = now(house).purge_at
+    assert purge_at is not None and cut.period_end >= purge_at.replace(microsecond=0)
 
 
 def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -> None:
@@ -213,12 +214,10 @@ def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -
     )
     actions.close(ACTOR, house.tenant)
     delivered(house)
-    purging.drive_closed()
-    issue_all(house)
     assert purging.drive_closed() == 0 and topic_queries.topics(house.tenant).exists(), "within its grace"
     grace_is_over(house)
     assert purging.drive_closed() == 0, "what was stored meanwhile is billed first"
-    assert Cut.objects.count() == 2 and topic_queries.topics(house.tenant).exists()
+    assert Cut.objects.count() == 1 and topic_queries.topics(house.tenant).exists()
     with pytest.raises(InvalidRequest, match="the time to reopen"):
         actions.reopen(ACTOR, house.tenant)
     issue_all(house)
@@ -232,8 +231,8 @@ def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -
     assert not ApiKey.objects.filter(tenant=row, revoked_at=None).exists()
     assert owner(house).get("/t/acme").status_code == 404
     assert tenants.create_tenant(ACTOR, name="acme").name == "acme", "its name is free"
-    assert Invoice.objects.filter(tenant=row).count() == 2 and audited(house)[-1] == "tenant.purge"
-    assert purging.drive_closed() == 0 and Cut.objects.filter(tenant=row).count() == 2
+    assert Invoice.objects.filter(tenant=row).count() == 1 and audited(house)[-1] == "tenant.purge"
+    assert purging.drive_closed() == 0 and Cut.objects.filter(tenant=row).count() == 1
 
 
 STAYS = {
@@ -243,7 +242,7 @@ STAYS = {
         "billing.PartitionWaiver", "billing.PrincipalDay", "billing.Seal", "billing.ServiceExclusion",
         "billing.ServiceLevelReport", "billing.SlaMinute", "billing.SlaSlow", "billing.SlaWindow",
         "billing.TaxAddress", "billing.TaxCalculation", "billing.TenantTerms", "billing.UsageDay",
-        "quotas.PlanChange", "quotas.Quota",
+        "quotas.PlanChange", "quotas.Quota", "tenants.Closing",
     },
     "is paid, and by whom": {
         "payments.CustomerKey", "payments.FormerPayer", "payments.Payment", "payments.Receivable",
@@ -342,6 +341,7 @@ def test_a_fault_with_one_tenant_does_not_keep_others(house: House, monkeypatch:
     for one in (house, other):
         actions.close(ACTOR, one.tenant)
         delivered(one)
+        grace_is_over(one)
     close_period = period_actions.close_period
 
     def fail_for_acme(actor: Actor, tenant: str, *, end: datetime) -> Cut:

@@ -17,6 +17,8 @@ from control_plane.audit.actor import system
 from control_plane.brokers import client as brokers
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
+from control_plane.outbox.registry import Delivered
+from control_plane.reconciliation import purging
 from data_plane.contract import admin_pb2 as admin
 from data_plane.contract import usage_pb2 as usage
 from payments import actions as payment_actions
@@ -26,6 +28,7 @@ from payments.models import Receivable
 from payments.sending import KIND_RECEIVABLE
 from penstock.records.cut import cut_sha256
 from spark_usage import datasets
+from tenants import observed
 from tenants.actions import create_tenant
 from tenants.closing import actions as closing
 from tenants.models import Tenant
@@ -40,6 +43,9 @@ from tests.reconcile.truth import Partition, Usage
 
 ACTOR = system("reconcile")
 KINDS = (usage.PERIODIC, usage.LEADER_CHANGE, usage.HOURLY)
+CLOSED_DAY = day(2024, 2, 14)
+CLOSES, REOPENS = timedelta(hours=10), timedelta(hours=16)
+"""When on that day a tenant is closed, and reopened."""
 ROUNDS_MAX = 20
 STAGES = 3
 """In which Spark is killed for each round: five rounds have all twelve of them."""
@@ -147,6 +153,8 @@ class Story:
                 case (2, 12):
                     self._discount(discounted, today + timedelta(hours=23, minutes=10), 1_000)
                     self._discount(discounted, today + timedelta(hours=23, minutes=50), 2_500)
+                case (2, 14):
+                    self._close_and_reopen(steady, today)
                 case (2, 28):
                     self._purge(again)
                 case (2, 29):
@@ -184,7 +192,26 @@ class Story:
         for customer in self.customers:
             if customer.row.name == "again" and today >= day(2024, 1, 25) and customer.begins < LEAP_DAY:
                 continue
-            self._messages(customer.partitions, today, tomorrow)
+            there = customer.partitions
+            if customer.row.name == "steady" and today == CLOSED_DAY:
+                self._messages(there, today, today + CLOSES)
+                self._messages(there, today + REOPENS, tomorrow)
+            else:
+                self._messages(there, today, tomorrow)
+
+    def _close_and_reopen(self, customer: Customer, today: datetime) -> None:
+        """Within a month, with rounds of the worker in between: the period that runs goes on."""
+        self._at(today + CLOSES)
+        closing.close(ACTOR, customer.row)
+        customer.row.refresh_from_db()
+        observed.note_delivered(
+            Tenant, customer.row.public_id, Delivered(generation=customer.row.generation, revision=1)
+        )
+        self._step("closed tenants", purging.drive_closed)
+        self._after_closing()
+        self._at(today + REOPENS)
+        closing.reopen(ACTOR, customer.row)
+        self.say(f"{customer.row.name} was closed and is open again")
 
     def _messages(self, partitions: list[Partition], begins: datetime, ends: datetime) -> None:
         first, after = ms(begins) + 1, ms(ends)

@@ -155,6 +155,7 @@ def test_discounts_that_are_over_make_room(acme: Tenant) -> None:
         ({"amount_micro": 5}, "percentage"),
         ({"basis_points": 0}, "percentage"),
         ({"basis_points": 0, "amount_micro": 5}, "currency"),
+        ({"basis_points": 0, "amount_micro": 5_005_000, "currency": "USD"}, "whole coins"),
         ({"days": 30}, "days"),
         ({"uses_max": 0}, "uses_max"),
         ({"until_at": hours_ago(100)}, "until_at"),

@@ -127,6 +127,33 @@ def test_whole_days_are_billed_once_and_what_comes_late_with_the_next_invoice(tm
     assert queries.usage(tenant, by=[], first=None, end=None)[0]["meters"][KEPT]["billed"] == 1_441
 
 
+def test_a_day_that_comes_again_under_another_name_of_its_topic_is_billed_once(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, KEPT)
+    for back, quantity in ((9, 700), (8, 300)):
+        made.day(tenant, "orders", day(back), KEPT, quantity)
+    first = period(made, tenant, TODAY - 5 * DAY, 0)
+    made.spark()
+    made.bill()
+    assert rows(first) == [(KEPT, "orders", 9, 700), (KEPT, "orders", 8, 300)]
+    for row in made.rows["usage_day"]:  # a late reading by which it was renamed before that day
+        if (row["meter"], row["day"]) == (KEPT, day(9)):
+            row["topic"] = "restored"
+    made.day(tenant, "orders", day(8), KEPT, -40)
+    here = {"topic_id": topic_id("orders"), "topic": "restored", "partitions": 1, "tenant": tenant.public_id}
+    of_day_4 = {**here, "day": day(4), "meter": KEPT, "quantity": 5}
+    made.rows["usage_day"] += [{**here, "day": day(8), "meter": KEPT, "quantity": 50}, of_day_4]
+    second = period(made, tenant, TODAY - 3 * DAY, 1)
+    made.spark()
+    made.bill()
+    assert rows(second) == [(KEPT, "restored", 8, 10), (KEPT, "restored", 4, 5)]
+    of_day_4["quantity"] = 2  # less was kept, which later days pay back under either name
+    made.day(tenant, "orders", day(3), KEPT, 4)
+    third = period(made, tenant, TODAY - DAY, 2)
+    made.spark()
+    made.bill()
+    assert rows(third) == [(KEPT, "orders", 3, 1)]
+
+
 def test_days_from_before_a_meter_had_a_price_are_never_billed(tmp_path: Path) -> None:
     made, tenant = world(tmp_path)
     made.day(tenant, "orders", day(9), KEPT, 700)

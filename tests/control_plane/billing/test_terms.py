@@ -314,6 +314,15 @@ def test_credit_that_comes_back_to_an_expired_grant_pays_until_it_is_used(world:
         (terms(tax={**terms()["tax"], "rates": [{"from_ms": 0, "basis_points": 10_001}]}), "basis_points"),
         (terms(discounts=[{**terms()["discounts"][0], "amount_micro": 1}]), "percentage"),
         (terms(discounts=[{**terms()["discounts"][0], "until_ms": 0}]), "ends"),
+        (
+            terms(
+                discounts=[
+                    {**terms()["discounts"][0], "basis_points": 0, "amount_micro": 4_999, "currency": "USD"}
+                ]
+            ),
+            "di_1: .*whole coins of 10000 USD",
+        ),
+        (terms(credits=[grant(amount_micro=10_001)]), "whole coins"),
     ],
 )
 def test_terms_that_cannot_be_are_refused_by_name(acme: Tenant, wanted: Any, named: str) -> None:

@@ -124,6 +124,16 @@ def test_parts_of_a_time_add_up_to_it(moments: list[int]) -> None:
     assert parts == month_parts(moments[0], moments[-1])
 
 
+@given(st.tuples(st.integers(*MARCH), st.integers(*MARCH)).map(sorted), st.integers(0, 100 * UNIT))
+def test_fees_and_the_minimum_are_for_the_time_in_which_the_tenant_was_open(
+    opened: list[int], used: int
+) -> None:
+    prices, nothing = book(fees=[{"fee": "base", "month": "31"}], minimum_month="62"), terms()
+    amounts = {"messages_in": used // CENT * CENT, "bytes_in": 0}
+    found = charge(prices, nothing, amounts, MARCH, {}, open_ms=(opened[0], opened[1]))
+    assert found == charge(prices, nothing, amounts, (opened[0], opened[1]), {})
+
+
 # -- an oracle: whole amounts as fractions, nothing shared with the code -------------------------------------------
 
 

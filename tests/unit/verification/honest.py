@@ -246,7 +246,9 @@ class Service:
         book = PriceBook.read(plain(prices.price_book))
         amounts = {line["meter"]: line["amount_micro"] for line in document["lines"]}
         period = (start_ms, document["period_end_ms"])
-        found = charge(book, given.terms, amounts, period, given.rests)
+        opened = document.get("open_time")
+        open_ms = None if opened is None else (opened["from_ms"], opened["until_ms"])
+        found = charge(book, given.terms, amounts, period, given.rests, open_ms=open_ms)
         if prices.terms.tax_stated_by is not UNSET:
             document["tax_statement"] = state_tax(
                 taxed_lines(book, amounts, found), document["period_end_ms"]
@@ -254,7 +256,7 @@ class Service:
             stated = stated_in(
                 read_document(document | {"format": 2, "charges": [], "balances": []}, InvoiceDocument, "")
             )
-            found = charge(book, given.terms, amounts, period, given.rests, stated)
+            found = charge(book, given.terms, amounts, period, given.rests, stated, open_ms=open_ms)
         document.update(
             format=2,
             charges=[

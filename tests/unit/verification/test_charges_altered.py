@@ -137,6 +137,38 @@ def test_an_honest_invoice_with_charges_is_proven(invoice: str) -> None:
     assert report.due_total_micro == report.billed_total_micro == service.documents[invoice]["total_micro"]
 
 
+def closed_meanwhile() -> Service:
+    """The last invoice's tenant was closed for a part of its period."""
+    service = world()
+    begins = service.documents["inv_3"]["period_start_ms"]
+    service.documents["inv_3"]["open_time"] = {"from_ms": begins + 1, "until_ms": begins + PERIOD_MS // 3}
+    service.charge(service.documents["inv_3"])
+    service.rechain()
+    service.show_again()
+    return service
+
+
+def test_fees_of_a_tenant_that_was_closed_are_proven_for_its_open_time() -> None:
+    whole, service = world(), closed_meanwhile()
+    assert (service.verify("inv_3").verdict, service.verify("inv_3").problems) == (Verdict.PROVEN, ())
+    fees = [_charges(one, "fee", "inv_3")[0]["amount_micro"] for one in (whole, service)]
+    assert fees[1] == pytest.approx(fees[0] / 3, abs=10_000)
+    service.documents["inv_3"]["charges"] = whole.documents["inv_3"]["charges"]
+    service.documents["inv_3"]["total_micro"] = whole.documents["inv_3"]["total_micro"]
+    service.rechain()
+    service.show_again()
+    assert service.verify("inv_3").verdict is Verdict.WRONG, "fees of the whole period"
+
+
+@pytest.mark.parametrize(("begins", "ends"), [(-1, 5), (5, 4), (0, PERIOD_MS), (0, PERIOD_MS + 1)])
+def test_an_open_time_that_is_no_part_of_the_period_is_in_no_document(begins: int, ends: int) -> None:
+    service = closed_meanwhile()
+    start_ms = service.documents["inv_3"]["period_start_ms"]
+    service.documents["inv_3"]["open_time"] = {"from_ms": start_ms + begins, "until_ms": start_ms + ends}
+    with pytest.raises(InvalidRequest, match="open time"):
+        service.rechain()
+
+
 def test_the_world_has_a_line_of_every_kind() -> None:
     service = world()
     found = {one["kind"] for document in service.documents.values() for one in document["charges"]}

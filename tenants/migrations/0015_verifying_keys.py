@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tenants", "0013_principal_numbers"),
+        ("tenants", "0014_closings"),
     ]
 
     operations = [
