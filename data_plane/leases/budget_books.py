@@ -15,7 +15,7 @@ brokers have is little then.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from data_plane.leases.budget_terms import BudgetAnswer, BudgetRequest, Granted, Want, held_max
+from data_plane.leases.budget_terms import BudgetAnswer, BudgetRequest, Granted, Want, hold_max
 from data_plane.metadata.budget_use import BudgetKey, BudgetUse
 from penstock.contract.ids import BrokerId
 from penstock.rules.budgets import Budget, period_at
@@ -163,7 +163,7 @@ class BudgetBooks:
     def _grant(
         self, book: _Book, account: _Account, want: Want, budget: Budget, brokers: int, now_ms: float
     ) -> None:
-        missing = min(want.wants, max(want.needs, held_max(budget.amount, brokers))) - account.unused
+        missing = min(want.wants, max(want.needs, hold_max(budget.amount, brokers))) - account.unused
         left = budget.amount - book.use.granted
         # What others hold and have not used is not gone: they use it, or give it back within seconds.
         others = sum(one.unused for one in book.accounts.values() if one is not account)

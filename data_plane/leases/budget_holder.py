@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from data_plane.leases.budget_terms import ENTRIES_MAX, BudgetAnswer, BudgetRequest, Want, held_max
+from data_plane.leases.budget_terms import ENTRIES_MAX, BudgetAnswer, BudgetRequest, Want, hold_max
 from data_plane.metadata.budget_use import BudgetKey, BudgetUse
 from penstock.contract.ids import BrokerId
 from penstock.rules.budgets import PARTS, Budget, period_at
@@ -28,7 +28,7 @@ from penstock.rules.budgets import PARTS, Budget, period_at
 FLOOR = 200
 HOLD_MS = 5_000
 """So much of its traffic a broker wants to hold: longer than a change of the controller takes. It is less where it is
-more than a broker may hold of the amount (`held_max`)."""
+more than a broker may hold of the amount (`hold_max`)."""
 FEWEST = 2_000
 """It wants one part in so many of the amount at least."""
 REPORT_MS = 1_000
@@ -279,14 +279,14 @@ class BudgetHolder:
     def _target(self, own: _Own, budget: Budget) -> int:
         """Units that it wants to hold."""
         traffic = max(int(own.per_s * HOLD_MS / 1000) // PARTS, budget.amount // FEWEST)
-        return max(-(-own.need // PARTS), min(traffic, held_max(budget.amount, self._brokers())), 1)
+        return max(-(-own.need // PARTS), min(traffic, hold_max(budget.amount, self._brokers())), 1)
 
     def _surplus(self, key: BudgetKey, own: _Own, budget: Budget) -> int:
         """Units of what it holds that a lower amount leaves it no more."""
         hold = own.hold // PARTS
         surplus = self._excess(key, budget, own)
         if budget.amount < own.said_amount:
-            surplus = max(surplus, hold - held_max(budget.amount, self._brokers()))
+            surplus = max(surplus, hold - hold_max(budget.amount, self._brokers()))
         return min(hold, surplus)
 
     def _want(self, key: BudgetKey, own: _Own, budget: Budget, now_ms: float) -> Want:

@@ -14,14 +14,14 @@ from penstock.contract.ids import BrokerId
 ENTRIES_MAX = 100
 """Budgets in one request. The controller writes what it grants to their tenants in one transaction."""
 
-HELD_MOST = 100
+HOLD_MOST = 100
 """All brokers together hold one part in so many of the amount at most: what those hold that are killed counts as
 used."""
 
 
-def held_max(amount: int, brokers: int) -> int:
-    """Units that each broker of so many may hold of a budget; a batch that is larger may be held whole."""
-    return max(1, amount // (HELD_MOST * max(1, brokers)))
+def hold_max(amount: int, brokers: int) -> int:
+    """Units that each broker of so many may hold of a budget; a batch that is larger may be taken whole."""
+    return max(1, amount // (HOLD_MOST * max(1, brokers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
