@@ -20,7 +20,8 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import system
 from control_plane.couriers import sealing
 from penstock.contract.anchor_documents import AnchorsDocument, SignedAnchors, leaf, signed_bytes
-from penstock.contract.documents import NO_HASH, document_sha256
+from penstock.contract.document_fields import NO_HASH
+from penstock.contract.documents import document_sha256
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 

@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from billing.models import BillingEntry
 from penstock.contract import documents
-from penstock.contract.documents import NO_HASH, ChainEntry, Document
+from penstock.contract.document_fields import NO_HASH
+from penstock.contract.documents import ChainEntry, Document
 from penstock.contract.invariant import invariant
 from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant

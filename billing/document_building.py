@@ -11,7 +11,7 @@ from billing.completeness import METERS, PartitionRef
 from billing.credits import CreditedPart
 from billing.measured import DueDay
 from billing.models import BillingEntry, CreditNote, Cut, CutCoverage, CutReading, CutUsage, Invoice
-from penstock.contract import documents
+from penstock.contract import documents, tax_documents
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.cut import CutEnd
@@ -53,7 +53,7 @@ def invoice_document(
     previous: documents.Predecessor | None,
     waived: Collection[PartitionRef],
     measured: Sequence[DueDay] | None,
-    statement: documents.TaxStatement | None,
+    statement: tax_documents.TaxStatement | None,
 ) -> documents.InvoiceDocument:
     """The invoice as it is issued, of format 2 with `charged`. `open_ms`: what of the period its fees are for;
     `previous`: the tenant's previous one, if documented;

@@ -25,8 +25,9 @@ from billing.open_times import open_ms
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
 from control_plane.topics.queries import topics_of_all
-from penstock.contract.documents import Predecessor, PricesDocument, TaxStatement, plain
+from penstock.contract.documents import Predecessor, PricesDocument, plain
 from penstock.contract.invariant import invariant
+from penstock.contract.tax_documents import TaxStatement
 from penstock.rules import charges, rating
 from penstock.rules.stated_tax import taxed_lines
 from penstock.rules.timestamps import time_ms

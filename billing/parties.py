@@ -17,8 +17,8 @@ def buyer(tenant: Tenant) -> documents.Party:
     row = tax_actions.address_of(tenant)
     if row is None:
         return documents.Party(name=tenant.name, lines=(), tax_id="")
-    place = " ".join(part for part in (row.postal_code, row.city) if part)
-    lines = (row.line1, row.line2, place, row.state, row.country)
+    city = " ".join(part for part in (row.postal_code, row.city) if part)
+    lines = (row.line1, row.line2, city, row.state, row.country)
     return documents.Party(
         name=row.legal_name or tenant.name, lines=tuple(line for line in lines if line), tax_id=row.tax_id
     )

@@ -28,9 +28,10 @@ from billing.models import (
     UsageDay,
 )
 from billing.voids import with_void
-from penstock.contract.documents import InvoiceDocument, TaxStatement, read_document
+from penstock.contract.documents import InvoiceDocument, read_document
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.tax_documents import TaxStatement
 from penstock.rules.meters import LEADERLESS
 from penstock.rules.timestamps import moment_of
 from penstock.verification.measured_check import asks_for_earlier

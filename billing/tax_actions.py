@@ -17,7 +17,7 @@ from billing.tax_models import TEXT_LENGTH_MAX, TaxAddress, TaxCalculation
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
-from penstock.contract import documents
+from penstock.contract import documents, tax_documents
 from penstock.contract.errors import InvalidRequest
 from penstock.rules import charges
 from penstock.rules.stated_tax import TaxedLine, coin_micro
@@ -128,7 +128,7 @@ def by_configuration(terms: documents.Terms) -> documents.Terms:
 
 def statement_for(
     invoice: Invoice, currency: str, lines: Sequence[TaxedLine], now: datetime
-) -> documents.TaxStatement | None:
+) -> tax_documents.TaxStatement | None:
     """What Stripe Tax says of these lines; None: nothing is taxed. Raises `TaxNotStatedError`."""
     if not lines:
         return None
@@ -149,10 +149,10 @@ def statement_for(
         raise TaxNotStatedError(NOT_ASKED, asked)
     if known.statement is None:
         raise TaxNotStatedError(f"{NOT_ASKED}: {known.problem}" if known.problem else NOT_ASKED)
-    return documents.read_document(known.statement, documents.TaxStatement, "statement")
+    return documents.read_document(known.statement, tax_documents.TaxStatement, "statement")
 
 
-def stated(statement: documents.TaxStatement, currency: str) -> charges.StatedTax:
+def stated(statement: tax_documents.TaxStatement, currency: str) -> charges.StatedTax:
     """As the rules of charges take it."""
     return charges.StatedTax(
         country=statement.address.country,
@@ -174,7 +174,7 @@ def ask(invoice: Invoice, request: dict[str, object], now: datetime) -> None:
     row.save()
 
 
-def store(invoice: str, question: int, statement: documents.TaxStatement) -> None:
+def store(invoice: str, question: int, statement: tax_documents.TaxStatement) -> None:
     """Store the answer to that question. One to an older question is dropped."""
     TaxCalculation.objects.filter(invoice__public_id=invoice, question=question).update(
         statement=documents.plain(statement), problem="", unsent_since=None, retry_at=None, failures=0

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.contract.documents import StatedTaxPart, TaxStatement
+from penstock.contract.tax_documents import StatedTaxPart, TaxStatement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

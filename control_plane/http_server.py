@@ -4,7 +4,7 @@ waitress reads requests and sends answers on one thread for all connections, so 
 pool. Its only own limits are a time without traffic, and a number of connections beyond which it accepts none. Here a
 client that sends or reads too slowly loses its connection, an address can open a bounded number of connections, and a
 request that two readers could split differently is refused. Where there is no place left, a connection that waits for
-its client makes way for the newcomer, so whoever holds connections open keeps nobody else out.
+its client makes way for the newcomer, so one who holds connections open keeps no one else out.
 An answer may be delayed: it waits on its connection, and takes no thread.
 """
 
@@ -29,7 +29,7 @@ from control_plane.api import problems
 from control_plane.api.client_address import is_trusted
 from control_plane.api.delayed_answers import DELAY
 from control_plane.config import Network
-from daemon.hang_ups import ADDRESS_HAS_ENOUGH, MADE_WAY, NO_ROOM, NOT_IN_TIME, HangUps
+from daemon.hang_ups import ADDRESS_HAS_ENOUGH, MADE_WAY, NO_SPACE, NOT_IN_TIME, HangUps
 from penstock.contract.errors import ErrorCode
 from penstock.rules.addresses import counted_address
 
@@ -245,12 +245,12 @@ class Listener(TcpWSGIServer):
             return None
         self._has_more = True
         connection, address = accepted
-        if not self._has_room(address[0]):
+        if not self._has_space(address[0]):
             connection.close()
             return None
         return connection, address
 
-    def _has_room(self, host: str) -> bool:
+    def _has_space(self, host: str) -> bool:
         """Whether there is a place for a newcomer, after another one has made way if need be."""
         now = time.monotonic()
         newcomer = counted_address(host)
@@ -269,7 +269,7 @@ class Listener(TcpWSGIServer):
         leaving = _longest_waiting(_of_the_most_crowded(strangers, now), now)
         if leaving is None and trusted:
             leaving = _longest_waiting(channels, now)
-        return self._make_way(leaving, MADE_WAY if leaving is not None else NO_ROOM, newcomer)
+        return self._make_way(leaving, MADE_WAY if leaving is not None else NO_SPACE, newcomer)
 
     def _make_way(self, leaving: Channel | None, reason: str, newcomer: str) -> bool:
         """Whether it could leave. It is closed later: a descriptor that is used again at once would get its events."""

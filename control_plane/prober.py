@@ -44,7 +44,7 @@ NOT_OURS = (
 _log = logging.getLogger(__name__)
 Note = Callable[[str, bool], None]
 """Called with the operation and whether it was good."""
-Told = Callable[[str, str, str], None]
+Report = Callable[[str, str, str], None]
 """Called with the operation of every probe, what came of it, and the error."""
 
 
@@ -52,10 +52,10 @@ class Probe:
     """One client's view of each partition of a topic."""
 
     def __init__(
-        self, client: Client, topic: str, note: Note, within_s: float = WITHIN_S, *, told: Told
+        self, client: Client, topic: str, note: Note, within_s: float = WITHIN_S, *, report: Report
     ) -> None:
         self._client, self._topic, self._note, self._within_s = client, topic, note, within_s
-        self._told = told
+        self._report = report
         self._producer = client.producer(
             acks="all", delivery_timeout_ms=within_s * 1_000, max_block_ms=within_s * 1_000
         )
@@ -127,15 +127,15 @@ class Probe:
         return not begins <= offset < end
 
     def _went_well(self, operation: str) -> None:
-        self._told(operation, GOOD, "")
+        self._report(operation, GOOD, "")
         self._note(operation, True)
 
     def _failed(self, operation: str, error: PenstockError) -> None:
         if isinstance(error, NOT_OURS):
-            self._told(operation, NONE, error.message)
+            self._report(operation, NONE, error.message)
             _log.error("the probe says nothing", extra={"operation": operation, "error": error.message})
             return
-        self._told(operation, FAILED, error.message)
+        self._report(operation, FAILED, error.message)
         _log.warning("a probe failed", extra={"operation": operation, "error": error.message})
         self._note(operation, False)
 
@@ -188,7 +188,7 @@ def main(
 
     _log.info("probing", extra={"prober": prober, "topic": topic, "every_s": EVERY_S})
     with Client(bootstrap=settings.bootstrap, api_key=settings.api_key, ca_file=settings.ca_file) as client:
-        probe = Probe(client, topic, note, told=health.probed)
+        probe = Probe(client, topic, note, report=health.probed)
 
         def round_() -> None:
             probe.round()

@@ -45,7 +45,7 @@ class _Known:
 
 
 class ProberHealth:
-    """Told by the prober's loop, asked by its listener's threads."""
+    """The prober's loop notes it, its listener's threads ask for it its listener's threads."""
 
     def __init__(
         self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time

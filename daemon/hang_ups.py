@@ -1,4 +1,4 @@
-"""Connections that a listener hung up on before they said who they are: counted by reason, and told in the log.
+"""Connections that a listener hung up on before they said who they are: counted by reason, and logged.
 
 Every listener that anyone can connect to has a `HangUps`. A flood fills no log: one line when it begins, and then one
 for each minute in which it goes on.
@@ -19,9 +19,9 @@ ADDRESS_HAS_ENOUGH = "address_has_enough"
 """Its address had more connections of this kind than one address may have."""
 MADE_WAY = "made_way"
 """There was no place left, and it had waited for the longest time."""
-NO_ROOM = "no_room"
+NO_SPACE = "no_space"
 """There was no place left, and no other connection could make way: it was a newcomer."""
-REASONS = (NOT_IN_TIME, ADDRESS_HAS_ENOUGH, MADE_WAY, NO_ROOM)
+REASONS = (NOT_IN_TIME, ADDRESS_HAS_ENOUGH, MADE_WAY, NO_SPACE)
 
 HUNG_UP_ON = "penstock_connections_hung_up_on"
 HUNG_UP_ON_SAID = (
@@ -29,7 +29,7 @@ HUNG_UP_ON_SAID = (
     f"{', '.join(REASONS)}."
 )
 LOG_EVERY_S = 60.0
-TOLD_FROM = 10
+LOGGED_FROM = 10
 """Connections that were not in time: a browser opens one and may not use it."""
 CROWDED_S = 30.0
 """A listener is called crowded for this long after its places were last short."""
@@ -49,7 +49,7 @@ class HangUps:
         self._lock = threading.Lock()
         self._untold: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
-        self._told_at: float | None = None
+        self._logged_at: float | None = None
         self._full_at: float | None = None
 
     def count(self, reason: str, address: str) -> None:
@@ -62,11 +62,11 @@ class HangUps:
                 self._full_at = now
             if address in self._addresses or len(self._addresses) < _ADDRESSES_MAX:
                 self._addresses[address] += 1
-            if self._untold.total() == self._untold[NOT_IN_TIME] < TOLD_FROM:
+            if self._untold.total() == self._untold[NOT_IN_TIME] < LOGGED_FROM:
                 return
-            if self._told_at is not None and now < self._told_at + LOG_EVERY_S:
+            if self._logged_at is not None and now < self._logged_at + LOG_EVERY_S:
                 return
-            self._told_at = now
+            self._logged_at = now
             reasons, self._untold = self._untold, Counter()
             addresses, self._addresses = self._addresses, Counter()
         _log.warning(

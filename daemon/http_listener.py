@@ -2,7 +2,7 @@
 
 It stands beside the process's own loop so that it can say when the loop is stuck. What /healthz says, a unit of systemd
 with `WatchdogSec` hears too. One thread takes connections in and reads until a request's headers are whole; only then
-does the request take a thread of those that answer. So who sends slowly, or nothing, holds nobody up: it has a short
+does the request take a thread of those that answer. So one who sends slowly, or nothing, delays no one: it has a short
 time, and where places are short the oldest makes way for the next.
 
 waiting for headers -> answered -> closed
@@ -26,7 +26,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from daemon.hang_ups import ADDRESS_HAS_ENOUGH, MADE_WAY, NO_ROOM, NOT_IN_TIME, HangUps
+from daemon.hang_ups import ADDRESS_HAS_ENOUGH, MADE_WAY, NO_SPACE, NOT_IN_TIME, HangUps
 from daemon.watchdog import Watchdog
 
 _JSON = "application/json"
@@ -39,7 +39,7 @@ WAITING_OF_ADDRESS_MAX = 64
 ANSWERED_MAX = 32
 """Requests that are answered at once; for further ones the connection is closed."""
 METRICS_MAX = 4
-"""Of them for /metrics, which may take a while: others are told to come again, and health stays free."""
+"""Of them for /metrics, which may take a while: others are asked to come again, and health stays free."""
 HEADERS_S = 5.0
 """For the request line and all headers, from the connection on."""
 HEADERS_BYTES_MAX = 16 * 1024
@@ -141,7 +141,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             connection, (address, *_) = self.socket.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                self._make_room()
+                self._make_space()
             return
         connection.setblocking(False)
         of_address = [waiting for waiting in self._waiting.values() if waiting.address == address]
@@ -153,7 +153,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._waiting[connection] = waiting
         self._selector.register(connection, selectors.EVENT_READ, waiting)
 
-    def _make_room(self) -> None:
+    def _make_space(self) -> None:
         """There is no descriptor for the next connection."""
         oldest = next(iter(self._waiting.values()), None)
         if oldest is None:
@@ -176,7 +176,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         if not whole:
             waiting.connection.close()
         elif not self._free.acquire(blocking=False):
-            self.hang_ups.count(NO_ROOM, waiting.address)
+            self.hang_ups.count(NO_SPACE, waiting.address)
             waiting.connection.close()
         else:
             self._heads[waiting.connection] = waiting.head

@@ -46,11 +46,11 @@ class Watchdog:
         try:
             sending.sendto(_SAID, self._address)
         except OSError as error:
-            _log.warning("systemd was not told that this process is healthy", extra={"error": str(error)})
+            _log.warning("systemd did not hear that this process is healthy", extra={"error": str(error)})
 
 
 def _address(environment: Mapping[str, str]) -> str:
-    """A path, or a name of Linux's abstract sockets; empty: nobody listens."""
+    """A path, or a name of Linux's abstract sockets; empty: nothing listens."""
     given = environment.get("NOTIFY_SOCKET", "")
     return f"\0{given[1:]}" if given.startswith("@") else given
 

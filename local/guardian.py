@@ -52,7 +52,7 @@ def _is_there() -> bool:
     try:
         return os.waitpid(_guardian, os.WNOHANG) == (0, 0)
     except ChildProcessError:
-        return False  # somebody else has collected its end
+        return False  # another process has collected its end
 
 
 def _start(own: str) -> None:

@@ -145,7 +145,7 @@ class DevService:
         self.cluster.restart(name)
 
     def health(self, name: str) -> Health | None:
-        """What it answers; None where it cannot be asked, or somebody has paused it."""
+        """What it answers; None where it cannot be asked, or is paused."""
         process, port = self._process_and_port(name)
         return None if process is None or process.paused or not port else health_at(port)
 

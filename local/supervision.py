@@ -61,7 +61,7 @@ class Supervised(Protocol):
         """Start it unless it runs; returns at once. Raises `PenstockError`."""
 
     def health(self, name: str) -> Health | None:
-        """Asked of what runs, within a second or two; None where it cannot be asked, or somebody has paused it."""
+        """Asked of what runs, within a second or two; None where it cannot be asked, or is paused."""
 
     def end(self, name: str) -> None:
         """Kill it with what it started."""

@@ -24,7 +24,7 @@ from payments.sending import NO_ANSWER_FIRST, NO_ANSWER_MAX, REFUSED_FIRST, REFU
 from payments.stripe_adapter import Gateway, configured
 from payments.stripe_shapes import AnsweredFault, Refused
 from payments.stripe_tax_calls import Calculation, TaxedAnswer, TaxPart, TaxQuestion
-from penstock.contract import documents
+from penstock.contract import documents, tax_documents
 from penstock.contract.errors import ConfigurationError, InvalidRequest, PenstockError
 from penstock.rules.stated_tax import coin_micro, tax_faults
 
@@ -133,29 +133,29 @@ def _question(row: TaxCalculation) -> TaxQuestion:
     )
 
 
-def _statement(row: TaxCalculation, made: Calculation) -> documents.TaxStatement:
+def _statement(row: TaxCalculation, made: Calculation) -> tax_documents.TaxStatement:
     """Raises `Refused` for what no invoice can hold: once stored, it would be in the draft's way for good."""
     asked = row.request
     unit = unit_micro(asked["currency"])
-    statement = documents.TaxStatement(
+    statement = tax_documents.TaxStatement(
         by="stripe_tax",
         calculation=made.id,
         tax_at_ms=asked["tax_at_ms"],
-        address=documents.BillingAddress(**asked["address"]),
-        tax_ids=tuple(documents.TaxId(**one) for one in asked["tax_ids"]),
+        address=tax_documents.BillingAddress(**asked["address"]),
+        tax_ids=tuple(tax_documents.TaxId(**one) for one in asked["tax_ids"]),
         lines=tuple(_line(one, unit) for one in made.lines),
     )
     for line in statement.lines:
         for fault in tax_faults(line, coin_micro(asked["currency"])):
             raise Refused(f"Stripe Tax: {made.id}, tax of {line.line}: {fault}; it is not used")
     try:
-        return documents.read_document(documents.plain(statement), documents.TaxStatement, made.id)
+        return documents.read_document(documents.plain(statement), tax_documents.TaxStatement, made.id)
     except InvalidRequest as error:
         raise Refused(f"Stripe Tax: {error.message}; it is not used") from None
 
 
-def _line(one: TaxedAnswer, unit: int) -> documents.StatedTaxLine:
-    return documents.StatedTaxLine(
+def _line(one: TaxedAnswer, unit: int) -> tax_documents.StatedTaxLine:
+    return tax_documents.StatedTaxLine(
         line=one.line,
         base_micro=one.amount * unit,
         tax_micro=one.tax * unit,
@@ -163,8 +163,8 @@ def _line(one: TaxedAnswer, unit: int) -> documents.StatedTaxLine:
     )
 
 
-def _part(one: TaxPart, unit: int) -> documents.StatedTaxPart:
-    return documents.StatedTaxPart(
+def _part(one: TaxPart, unit: int) -> tax_documents.StatedTaxPart:
+    return tax_documents.StatedTaxPart(
         country=one.country,
         state=one.state,
         jurisdiction=one.jurisdiction,

@@ -111,7 +111,7 @@ def is_whole(datasets: Path, records: int) -> bool:
 
 def committed_offsets(datasets: Path) -> dict[str, int]:
     """Partition -> next offset of what the stream has committed, as its checkpoint says; none when that is damaged,
-    which a round mends.
+    which a round repairs.
     """
     checkpoint = BronzeFolders(datasets).checkpoint
     commits, offsets = checkpoint / "commits", checkpoint / "offsets"

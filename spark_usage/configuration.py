@@ -140,6 +140,8 @@ OF_CONTROL_PLANE = frozenset(
             "sign_in_providers",
             "trusted_proxies",
             "prober_listen",
+            "service_levels",
+            "web_metrics_listen",
             "worker_listen",
         ),
     }

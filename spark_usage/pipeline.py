@@ -19,13 +19,13 @@ from spark_usage.configuration import Configuration
 from spark_usage.expiry import Expired, expire
 from spark_usage.lease import RunnerLease
 from spark_usage.manifest import Catalog, CheckFailed
-from spark_usage.mending import Unmendable, mend
 from spark_usage.rest import at_rest
 from spark_usage.rounds import Round, fold
 from spark_usage.session import java_has_ended, start_session
 from spark_usage.sink_log import Mark, newest_entry, read_log
 from spark_usage.source import Offsets, end_offsets
 from spark_usage.states import Unrepeatable, find_ground
+from spark_usage.stream_repair import Irreparable, repair
 from spark_usage.windowed import Progress
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class Pipeline:
             return found
         spark = self.start()
         with cluster.with_executors(spark, self._configuration.spark.executor_wait_s):
-            self._mend(wanted)
+            self._repair(wanted)
             if wanted != bronze.committed_offsets(self.datasets):
                 began = time.monotonic()
                 rows = bronze.ingest(spark, self.datasets, self._source_options())
@@ -130,15 +130,15 @@ class Pipeline:
                 number=self._number,
             )
 
-    def _mend(self, ends: Offsets) -> None:
-        """What a full disk left of bronze's stream. Raises as `mending.mend` and `find_ground`."""
+    def _repair(self, ends: Offsets) -> None:
+        """What a full disk left of bronze's stream. Raises as `stream_repair.repair` and `find_ground`."""
 
         def ground() -> Mapping[str, int]:
             expired = read_log(bronze.BronzeFolders(self.datasets).data).expired
             pinned = find_ground(Catalog(self.datasets, self.store, self._number), expired)
             return {} if pinned is None else pinned.offsets
 
-        mend(self.datasets, ends, ground)
+        repair(self.datasets, ends, ground)
 
     def tidy(self, allowed: Callable[[], bool]) -> Tidied | None:
         """A turn of what keeps bronze small, after a round: days that are over are compacted, and when none is left,
@@ -200,7 +200,7 @@ class Pipeline:
     def _or_again(self, do: Callable[[], T]) -> T:
         try:
             return do()
-        except (NotYet, CheckFailed, Unmendable, Unrepeatable, ConfigurationError):
+        except (NotYet, CheckFailed, Irreparable, Unrepeatable, ConfigurationError):
             raise
         except Exception as error:
             if self._cancelled:

@@ -45,7 +45,7 @@ _LOOK_WITHOUT_SPARK_S = 5.0
 _JAVA_S = 1.0
 """Between two looks at whether Java lives."""
 _ROUND_S_MAX = 600.0
-"""A round that takes longer is told: nothing new is published meanwhile."""
+"""A round that takes longer is reported: nothing new is published meanwhile."""
 _PATIENCE_S = 15.0
 """After SIGTERM a running round has this time to end. Ending it at any moment is harmless."""
 
@@ -319,9 +319,7 @@ def _seconds_of(day: str) -> float:
 def _reason(error: Exception, datasets: Path) -> str:
     """What an operator reads of a failed round. Of a full disk Java's first line says nothing."""
     if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error):
-        return (
-            f"no room on the disk of {datasets} or of Spark's scratch files; rounds go on once there is room"
-        )
+        return f"no space on the disk of {datasets} or of Spark's scratch files; rounds go on once there is space"
     return f"{type(error).__name__}: {_first_line(error)}"
 
 

@@ -165,7 +165,7 @@ class SinkLog:
 
 
 class Damaged(Exception):
-    """An entry of the log was never finished, or was cut short; the next round mends it (`mending`)."""
+    """An entry of the log was never finished, or is incomplete; the next round repairs it (`stream_repair`)."""
 
 
 def read_log(data: Path, only: Path | None = None) -> SinkLog:

@@ -73,7 +73,7 @@ class PasswordLine:
         self._lock = threading.Lock()
         self._lines: dict[str, deque[_Waiter]] = {}
         """By address, of those that wait; the address whose turn is next stands first."""
-        self._told_at: float | None = None
+        self._logged_at: float | None = None
 
     @property
     def waiting(self) -> int:
@@ -142,8 +142,8 @@ class PasswordLine:
     def _refusal(self, address: str) -> Throttled:
         refused.inc()
         now = self._clock()
-        if self._told_at is None or now >= self._told_at + LOG_EVERY_S:
-            self._told_at = now
+        if self._logged_at is None or now >= self._logged_at + LOG_EVERY_S:
+            self._logged_at = now
             _log.warning(
                 "requests with a password are refused: too many wait",
                 extra={"limit": LIMIT, "address": address},

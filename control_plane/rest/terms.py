@@ -16,7 +16,7 @@ from control_plane.api import etags, shapes
 from control_plane.rest import dry_runs
 from control_plane.rest.tenants import OneTenantView
 from control_plane.rest.views import TenantView
-from penstock.contract import documents
+from penstock.contract import document_fields, documents
 from penstock.contract.errors import NotFound
 from penstock.rules import rating
 from tenants.models import Tenant
@@ -43,10 +43,10 @@ class TermsInput(shapes.StrictSerializer):
     """All of a tenant's terms."""
 
     discounts = serializers.ListField(
-        child=serializers.DictField(), max_length=documents.TERMS_MAX, help_text=_DISCOUNTS
+        child=serializers.DictField(), max_length=document_fields.TERMS_MAX, help_text=_DISCOUNTS
     )
     credits = serializers.ListField(
-        child=serializers.DictField(), max_length=documents.TERMS_MAX, help_text=_CREDITS
+        child=serializers.DictField(), max_length=document_fields.TERMS_MAX, help_text=_CREDITS
     )
     tax = serializers.DictField(allow_null=True, help_text=_TAX)
     price_book_sha256 = serializers.RegexField(_SHA256, allow_null=True, help_text=_OWN_BOOK)

@@ -16,7 +16,7 @@ from typing import Any
 from daemon.handshakes import NO_IDENTITY, RefusedHandshakes
 from daemon.handshakes import NOT_IN_TIME as HANDSHAKE_NOT_IN_TIME
 from daemon.handshakes import refusal_of as handshake_refusal_of
-from daemon.hang_ups import MADE_WAY, NO_ROOM, NOT_IN_TIME, HangUps
+from daemon.hang_ups import MADE_WAY, NO_SPACE, NOT_IN_TIME, HangUps
 from daemon.identity import Identity, NoIdentity, identity_of_peer
 from data_plane.authz.peers import PeerRules
 from data_plane.broker import peer_wire as wire
@@ -121,7 +121,7 @@ class PeerListener:
         if len(self._connections) >= self._connections_max:
             stranger = next(iter(self._strangers), None)
             if stranger is None:
-                self._hang_ups.count(NO_ROOM, connection.host)
+                self._hang_ups.count(NO_SPACE, connection.host)
                 return False
             self.left(stranger)
             self._hang_ups.count(MADE_WAY, stranger.host)

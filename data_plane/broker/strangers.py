@@ -1,6 +1,6 @@
 """Connections of a gRPC listener from which no call was admitted: they have a short time, and a bound of their own.
 
-gRPC accepts connections itself, and ends one without a call after the time that clients may rest (5 minutes). Whoever
+gRPC accepts connections itself, and ends one without a call after the time that clients may rest (5 minutes). One who
 only says the preface of HTTP/2 would keep others out for that long. So the broker looks at its own sockets several
 times a second, and shuts down those of strangers that are late, or too many:
 

@@ -19,7 +19,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
 from penstock.contract import limits
 from penstock.contract.api_keys import is_key_id
-from penstock.contract.documents import SHA256_HEX
+from penstock.contract.document_fields import SHA256_HEX
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TenantId
 from penstock.rules import access

@@ -14,7 +14,7 @@ from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import rest_client
-from penstock.contract.documents import SHA256_HEX
+from penstock.contract.document_fields import SHA256_HEX
 from penstock.contract.errors import ConfigurationError, Forbidden, InternalError, InvalidRequest, NotFound
 from penstock.private_file import write_private
 from penstock.profiles import profile_file

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from penstock.contract.documents import Sha256, Strict, document_sha256
+from penstock.contract.document_fields import Sha256, Strict
+from penstock.contract.documents import document_sha256
 
 LEAVES_MAX = 200_000
 DOCUMENT_BYTES_MAX = 16 * 2**20

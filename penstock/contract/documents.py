@@ -10,50 +10,34 @@ as stored), amounts micro-units of the currency.
 """
 
 import hashlib
-import re
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from penstock.contract.document_fields import (
+    TERMS_MAX,
+    AcceptedTime,
+    BasisPoints,
+    Currency,
+    MonthAmount,
+    Name,
+    Number,
+    Ordinal,
+    Partition,
+    Quantity,
+    Reason,
+    Sha256,
+    Signed,
+    Strict,
+    Time,
+    TopicIdHex,
+    UnitPrice,
+    Whole,
+)
 from penstock.contract.errors import InvalidRequest
-from penstock.contract.ids import PARTITION_MAX
-
-Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-"""Offsets, generations and amounts: far enough below the 64 bits of the brokers' interface that one more fits."""
-Quantity = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Ordinal = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
-Number = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
-"""Of invoices and of credit notes: 1, 2, … within the tenant."""
-Partition = Annotated[int, msgspec.Meta(ge=0, le=PARTITION_MAX)]
-TIME_MAX_MS = 253_402_300_799_999
-"""The calendar's last ms, at the end of the year 9999."""
-Time = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
-AcceptedTime = Annotated[int, msgspec.Meta(ge=-1, le=TIME_MAX_MS)]
-"""-1: nothing was accepted yet."""
-SHA256_HEX = re.compile(r"[0-9a-f]{64}")
-# \Z, as $ would let a line end follow.
-Sha256 = Annotated[str, msgspec.Meta(pattern=rf"^{SHA256_HEX.pattern}\Z")]
-TopicIdHex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-Signed = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
-BasisPoints = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
-"""Hundredths of a percent."""
-Reason = Annotated[str, msgspec.Meta(max_length=200)]
-AddressPart = Annotated[str, msgspec.Meta(max_length=200)]
-Stated = Annotated[str, msgspec.Meta(max_length=255)]
-Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}\Z")]
-MonthAmount = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}\.[0-9]{6}\Z")]
-UnitPrice = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,7}\.[0-9]{12}\Z")]
-TERMS_MAX = 100
-"""Discounts, and grants of credit, that a tenant has at a time."""
-NO_HASH = "0" * 64
-"""What the first entry of a chain follows."""
-
-
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A value of a document."""
+from penstock.contract.tax_documents import TaxStatement
 
 
 class Reading(Strict, frozen=True):
@@ -153,62 +137,6 @@ class BilledCharge(Strict, frozen=True):
     reason: Reason
 
 
-class BillingAddress(Strict, frozen=True):
-    """Where a tenant is for taxes: the country as in ISO 3166-1, the rest as the post writes it, or empty."""
-
-    country: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{2}\Z")]
-    state: AddressPart
-    postal_code: AddressPart
-    city: AddressPart
-    line1: AddressPart
-    line2: AddressPart
-
-
-class TaxId(Strict, frozen=True):
-    """A tenant's number at a tax authority, and which kind it is to Stripe: `eu_vat`."""
-
-    type: Annotated[str, msgspec.Meta(pattern=r"^[a-z_]{2,20}\Z")]
-    value: Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
-
-
-class StatedTaxPart(Strict, frozen=True):
-    """What one jurisdiction takes of a line, in the words of who states it."""
-
-    country: Stated
-    state: Stated
-    jurisdiction: Stated
-    level: Stated
-    tax: Stated
-    """Its kind: `vat`, `sales_tax`. Empty: none is taken."""
-    percent: Stated
-    taxable_micro: Whole
-    amount_micro: Whole
-    reason: Stated
-    """Why so much is taken: `standard_rated`, `reverse_charge`, `not_collecting`."""
-
-
-class StatedTaxLine(Strict, frozen=True):
-    """What is taxed of one line, in whole coins: the line less its discounts and the credit that pays it."""
-
-    line: Name
-    base_micro: Whole
-    tax_micro: Whole
-    parts: tuple[StatedTaxPart, ...]
-
-
-class TaxStatement(Strict, frozen=True):
-    """The calculation of Stripe Tax that an invoice's tax stands on. Nothing here shows that it is right."""
-
-    by: Literal["stripe_tax"]
-    calculation: Name
-    """Stripe's id of it."""
-    tax_at_ms: Time
-    """Of which moment the rates are."""
-    address: BillingAddress
-    tax_ids: tuple[TaxId, ...]
-    lines: Annotated[tuple[StatedTaxLine, ...], msgspec.Meta(min_length=1)]
-
-
 class CreditBalance(Strict, frozen=True):
     """What an invoice took of one grant of credit."""
 
@@ -293,12 +221,11 @@ class InvoiceDocument(Strict, frozen=True):
         for name, value in optional:
             if self.format == 1 and value is not UNSET:
                 raise ValueError(f"format 1 has no field {name}")
-        whole = (self.period_start_ms, self.period_end_ms)
-        begins, ends = self.open_ms
-        if not whole[0] <= begins <= ends <= whole[1] or (
-            self.open_time is not UNSET and whole == self.open_ms
-        ):
-            raise ValueError("the open time is a part of the period, and less than it")
+        if self.open_time is not UNSET:
+            whole = (self.period_start_ms, self.period_end_ms)
+            begins, ends = self.open_ms
+            if not whole[0] <= begins <= ends <= whole[1] or whole == self.open_ms:
+                raise ValueError("the open time is a part of the period, and less than it")
 
     @property
     def open_ms(self) -> tuple[int, int]:

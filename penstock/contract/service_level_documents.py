@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from penstock.contract.documents import (
+from penstock.contract.document_fields import (
     TIME_MAX_MS,
     BasisPoints,
     Currency,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from penstock.contract.documents import StatedTaxLine, StatedTaxPart
+from penstock.contract.tax_documents import StatedTaxLine, StatedTaxPart
 from penstock.rules.charges import Charged
 from penstock.rules.currencies import minor_digits
 from penstock.rules.rating import MICRO, PriceBook, grouped_amount

@@ -22,7 +22,8 @@ from penstock.contract.anchor_documents import (
     leaf,
     signed_bytes,
 )
-from penstock.contract.documents import ChainEntry, Ordinal, Sha256, document_sha256
+from penstock.contract.document_fields import Ordinal, Sha256
+from penstock.contract.documents import ChainEntry, document_sha256
 from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.rules.timestamps import DAY_MS, time_ms
 from penstock.verification.commitments import ChainPoint

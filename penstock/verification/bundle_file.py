@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from penstock.contract.documents import Ordinal, Partition, Signed, Strict, Time, TopicIdHex
+from penstock.contract.document_fields import Ordinal, Partition, Signed, Strict, Time, TopicIdHex
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import PARTITIONS_PER_TOPIC_MAX
 

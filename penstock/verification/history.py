@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import UNSET
 
+from penstock.contract.document_fields import NO_HASH
 from penstock.contract.documents import (
-    NO_HASH,
     ChainEntry,
     CreditNoteDocument,
     InvoiceDocument,

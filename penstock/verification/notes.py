@@ -13,7 +13,8 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.contract.documents import Ordinal, Sha256, Strict, plain, read_document
+from penstock.contract.document_fields import Ordinal, Sha256, Strict
+from penstock.contract.documents import plain, read_document
 from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.private_file import write_private
 from penstock.verification.commitments import NOTHING_NOTED, ChainPoint, Notes

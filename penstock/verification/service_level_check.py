@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import UNSET
 
+from penstock.contract.document_fields import NO_HASH
 from penstock.contract.documents import (
-    NO_HASH,
     CreditGrant,
     InvoiceDocument,
     chain_hash,

@@ -14,10 +14,10 @@ from penstock import Client
 from spark_usage import bronze
 from spark_usage.datasets import USAGE_HOUR
 from spark_usage.manifest import Catalog
-from spark_usage.mending import mend
 from spark_usage.rounds import fold
 from spark_usage.sink_log import FOLDER
 from spark_usage.source import end_offsets
+from spark_usage.stream_repair import repair
 from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
 from tests.spark_usage.bronze_surgery import drop_record
 from tests.spark_usage.records import DAY, MINUTE, Writer, reading
@@ -136,7 +136,7 @@ def test_a_full_disk_in_the_first_batch_and_files_cut_short_after_it_lose_and_do
         def read() -> None:
             with running.client() as client:
                 ends = end_offsets(client, bronze.TOPIC)
-            mend(datasets, ends)
+            repair(datasets, ends)
             bronze.ingest(spark, datasets, running.source_options)
 
         ballast = Ballast(tmp_path / "disk")

@@ -40,7 +40,7 @@ from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Tra
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.requests import parsed
 from penstock.contract import errors
-from penstock.contract.documents import SHA256_HEX
+from penstock.contract.document_fields import SHA256_HEX
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 from penstock.records.cut import cut_sha256

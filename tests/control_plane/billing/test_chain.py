@@ -12,13 +12,8 @@ from billing.models import BillingEntry, Cut, CutReading, Invoice, PriceBook
 from control_plane.audit import queries as audit
 from control_plane.rest import billing_shapes as shapes
 from penstock.contract import documents
-from penstock.contract.documents import (
-    NO_HASH,
-    ChainEntry,
-    CreditNoteDocument,
-    InvoiceDocument,
-    PricesDocument,
-)
+from penstock.contract.document_fields import NO_HASH
+from penstock.contract.documents import ChainEntry, CreditNoteDocument, InvoiceDocument, PricesDocument
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.cut import cut_sha256
 from penstock.rules.timestamps import time_ms

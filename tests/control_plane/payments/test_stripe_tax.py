@@ -21,7 +21,7 @@ from payments import actions, stripe_adapter, tasks, tax_reporting
 from payments.models import TaxReport
 from payments.stripe_shapes import AnsweredFault
 from payments.tax_asking import KIND_TAX, ask_next
-from penstock.contract import documents
+from penstock.contract import tax_documents
 from penstock.contract.errors import PenstockError
 from tenants.models import Membership, Tenant
 from tests.control_plane.billing.test_terms import (
@@ -105,7 +105,7 @@ def test_a_draft_waits_for_an_address_and_its_tax_and_is_proven_with_what_stripe
     second.refresh_from_db()
     assert second.status == "issued", second.gaps
     statement = document_of(second).tax_statement
-    assert isinstance(statement, documents.TaxStatement)
+    assert isinstance(statement, tax_documents.TaxStatement)
     _, calculation = fake.all("tax.calculation")
     assert statement.calculation == calculation["id"] and statement.address.city == "Berlin"
     # 2,000 messages above the allowance and 3 MB are 7.00, and 19 % of it 1.33
@@ -215,7 +215,7 @@ def test_what_stripe_tax_refuses_is_named_and_another_address_asks_again(
     invoice.refresh_from_db()
     assert invoice.status == "issued"
     statement = document_of(invoice).tax_statement
-    assert isinstance(statement, documents.TaxStatement)
+    assert isinstance(statement, tax_documents.TaxStatement)
     assert [part.level for part in statement.lines[0].parts] == ["state", "county"]
 
 

@@ -5,15 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.contract.documents import (
-    NO_HASH,
-    ChainEntry,
-    Strict,
-    chain_hash,
-    document_sha256,
-    plain,
-    read_document,
-)
+from penstock.contract.document_fields import NO_HASH, Strict
+from penstock.contract.documents import ChainEntry, chain_hash, document_sha256, plain, read_document
 from penstock.contract.errors import InvalidRequest
 
 from .documents import CREDIT_NOTE, ENTRY, INVOICE, PRICES

@@ -177,7 +177,11 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
     def probe(within_s: float) -> None:
         with usage.cluster.client(tenant) as client:
             Probe(
-                client, "alone", lambda *found: probed.append(found), within_s=within_s, told=lambda *_: None
+                client,
+                "alone",
+                lambda *found: probed.append(found),
+                within_s=within_s,
+                report=lambda *_: None,
             ).round()
 
     probe(PATIENCE_S)
@@ -216,7 +220,7 @@ def forgets_what_is_gone(usage: Metered, tenant: Tenant) -> None:
     found: list[tuple[str, bool]] = []
     with usage.cluster.client(tenant) as client:
         probe = Probe(
-            client, "alone", lambda *one: found.append(one), within_s=PATIENCE_S, told=lambda *_: None
+            client, "alone", lambda *one: found.append(one), within_s=PATIENCE_S, report=lambda *_: None
         )
         probe.round()
         probe._within_s = 1.0

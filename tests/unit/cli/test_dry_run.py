@@ -60,6 +60,7 @@ COMMANDS = {
     "access preset": ["consumer", "everyone", "--topic", "orders"],
     "access remove": ["acl_1"],
     "access default": ["deny"],
+    "billing credit": ["inv_1", "--amount", "2.50", "--reason", "goodwill", "--reference", "call-7"],
     "cost tag": ["topic:orders", "team=web"],
     "payment address": ["--country", "DE"],
     "infrastructure import": [str(ANY_EXPORT), "--source", "aws"],

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
+from penstock.contract.document_fields import TIME_MAX_MS, Strict
 from penstock.contract.documents import (
-    TIME_MAX_MS,
     CreditNoteDocument,
     InvoiceDocument,
     PricesDocument,
-    Strict,
     document_sha256,
     plain,
     read_document,

@@ -8,14 +8,13 @@ from typing import Any
 
 from msgspec import UNSET
 
+from penstock.contract.document_fields import NO_HASH, Strict
 from penstock.contract.documents import (
-    NO_HASH,
     ChainEntry,
     CreditGrant,
     CreditNoteDocument,
     InvoiceDocument,
     PricesDocument,
-    Strict,
     Terms,
     chain_hash,
     document_sha256,

@@ -8,8 +8,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from payments.currencies import unit_micro, whole_coins
-from penstock.contract.documents import CreditGrant, Discount, StatedTaxLine, StatedTaxPart, Terms
+from penstock.contract.documents import CreditGrant, Discount, Terms
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.tax_documents import StatedTaxLine, StatedTaxPart
 from penstock.rules.charges import StatedTax, charge
 from penstock.rules.currencies import MINOR_DIGITS
 from penstock.rules.stated_tax import coin_micro, tax_faults, taxed_lines

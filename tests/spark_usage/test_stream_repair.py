@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_usage import bronze
-from spark_usage.mending import SET_ASIDE, Mended, Unmendable, mend
 from spark_usage.sink_log import FOLDER, entries_of, read_log
+from spark_usage.stream_repair import SET_ASIDE, Irreparable, Repaired, repair
 from tests.spark_usage.sink import Sink
 
 BATCHES, ROWS = 12, 4
@@ -107,9 +107,9 @@ def test_each_file_cut_short_is_mended_and_no_record_is_lost_or_doubled(
         shutil.rmtree(datasets)
         shutil.copytree(whole, datasets)
         damage(datasets / file)
-        mend(datasets, ENDS)
+        repair(datasets, ENDS)
         goes_on_to_all_records(datasets, str(file))
-        assert mend(datasets, ENDS) == Mended(), f"{file}: mended twice"
+        assert repair(datasets, ENDS) == Repaired(), f"{file}: mended twice"
 
 
 @pytest.mark.parametrize(("committed", "begun"), [(12, 12), (11, 12), (12, 13)])
@@ -117,7 +117,7 @@ def test_a_whole_checkpoint_of_a_killed_driver_is_left_as_it_is(
     tmp_path: Path, committed: int, begun: int
 ) -> None:
     as_spark_left_it(tmp_path, committed=committed, begun=begun)
-    assert mend(tmp_path, ENDS) == Mended()
+    assert repair(tmp_path, ENDS) == Repaired()
     assert not (tmp_path / SET_ASIDE).exists()
 
 
@@ -127,14 +127,14 @@ def test_a_first_batch_that_found_no_room_begins_from_nothing(tmp_path: Path) ->
         (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
         (checkpoint / name).write_bytes(b"")
     assert bronze.committed_offsets(tmp_path) == {}
-    assert mend(tmp_path, ENDS).checkpoint
+    assert repair(tmp_path, ENDS).checkpoint
     assert not checkpoint.exists() and (tmp_path / SET_ASIDE).is_dir()
 
 
 def test_a_checkpoint_that_is_gone_is_written_again_instead_of_skipping_new_records(tmp_path: Path) -> None:
     as_spark_left_it(tmp_path)
     shutil.rmtree(bronze.BronzeFolders(tmp_path).checkpoint)
-    mend(tmp_path, ENDS)
+    repair(tmp_path, ENDS)
     assert bronze.committed_offsets(tmp_path) == ENDS
 
 
@@ -149,8 +149,8 @@ def test_records_that_the_topic_has_no_longer_are_not_given_up(tmp_path: Path) -
     as_spark_left_it(tmp_path)
     entry = bronze.BronzeFolders(tmp_path).data / FOLDER / "11"
     cut_to_nothing(entry)
-    with pytest.raises(Unmendable, match="__usage ends before"):
-        mend(tmp_path, {"0": 3})
+    with pytest.raises(Irreparable, match="__usage ends before"):
+        repair(tmp_path, {"0": 3})
     assert entry.exists() and not (tmp_path / SET_ASIDE).exists()
 
 
@@ -158,5 +158,5 @@ def test_expired_records_are_not_read_again(tmp_path: Path) -> None:
     as_spark_left_it(tmp_path)
     (tmp_path / "ground.json").write_text("{}")
     cut_to_nothing(bronze.BronzeFolders(tmp_path).data / FOLDER / "9.compact")
-    with pytest.raises(Unmendable, match="restore the data sets from a backup"):
-        mend(tmp_path, ENDS)
+    with pytest.raises(Irreparable, match="restore the data sets from a backup"):
+        repair(tmp_path, ENDS)

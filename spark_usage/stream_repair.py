@@ -1,4 +1,4 @@
-"""Files of bronze's stream that were never finished: a full disk or a failed machine leaves them empty or cut short.
+"""Files of bronze's stream that were never finished: a full disk or a failed machine leaves them empty or incomplete.
 
 A batch is in bronze when its entry in the sink's log is whole and the files that this names are there. So the log ends
 before its first entry that is not, and the stream's checkpoint follows the log: where the two differ, or a file of the
@@ -36,12 +36,12 @@ _LINES_MIN = {_METADATA: 1, "offsets": 2, "commits": 1}
 _COMMIT = {"nextBatchWatermarkMs": 0}
 
 
-class Unmendable(Exception):
+class Irreparable(Exception):
     """Bronze lost records that cannot be read again. Nothing was changed; the message says what is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mended:
+class Repaired:
     """What was done."""
 
     aside: tuple[str, ...] = ()
@@ -52,9 +52,11 @@ class Mended:
     """Whether another checkpoint was written, or the stream begins without one."""
 
 
-def mend(datasets: Path, ends: Mapping[str, int], ground: Callable[[], Mapping[str, int]] = dict) -> Mended:
+def repair(
+    datasets: Path, ends: Mapping[str, int], ground: Callable[[], Mapping[str, int]] = dict
+) -> Repaired:
     """Let the stream go on from its last whole batch. No stream may run. `ends`: of the topic; `ground`: the offsets up
-    to which bronze has expired. Killed at any moment, it is called again. Raises `OSError`, `Unmendable`, and what
+    to which bronze has expired. Killed at any moment, it is called again. Raises `OSError`, `Irreparable`, and what
     `ground` raises.
     """
     folders = BronzeFolders(datasets)
@@ -66,32 +68,32 @@ def mend(datasets: Path, ends: Mapping[str, int], ground: Callable[[], Mapping[s
         # The last one first: at each moment the log is the beginning of what it was.
         for number in sorted(damaged, reverse=True):
             aside += [_checksum_of(damaged[number]), damaged[number]]
-    place = datasets / SET_ASIDE / f"{time.time_ns()}-{os.getpid()}"
-    moved = _set_aside(datasets, place, aside)
-    moved += _set_aside(datasets, place, _useless_checksums(folders.data))
+    folder = datasets / SET_ASIDE / f"{time.time_ns()}-{os.getpid()}"
+    moved = _set_aside(datasets, folder, aside)
+    moved += _set_aside(datasets, folder, _useless_checksums(folders.data))
     last = max(entries_of(folders.data), default=-1)
     follows = _follows(checkpoint, last)
     if not follows:
         fresh = _written_again(datasets, last, ground) if last >= 0 else None
-        moved += _set_aside(datasets, place, [checkpoint])
+        moved += _set_aside(datasets, folder, [checkpoint])
         if fresh is not None:
             fresh.rename(checkpoint)
             sync_folder(datasets)
     if moved:
         log.warning(
             "files of bronze were never finished and are set aside",
-            extra={"files": moved[:20], "batches": len(damaged), "folder": str(place)},
+            extra={"files": moved[:20], "batches": len(damaged), "folder": str(folder)},
         )
         for old in sorted((datasets / SET_ASIDE).iterdir())[:-_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
-    return Mended(aside=tuple(moved), batches=len(damaged), checkpoint=not follows)
+    return Repaired(aside=tuple(moved), batches=len(damaged), checkpoint=not follows)
 
 
 # -- the sink's log ------------------------------------------------------------------------------------------
 
 
 def _after_the_last_whole(data: Path) -> Mapping[int, Path]:
-    """Entries of the log from the first damaged one on. Raises `Unmendable` when that stood for expired records."""
+    """Entries of the log from the first damaged one on. Raises `Irreparable` when that stood for expired records."""
     files = entries_of(data)
     merged = sorted((number for number, file in files.items() if file.name.endswith(_MERGED)), reverse=True)
     begin, end = -1, 0
@@ -103,7 +105,7 @@ def _after_the_last_whole(data: Path) -> Mapping[int, Path]:
             end += 1
         break
     if merged and begin != merged[0] and (data.parent / "ground.json").exists():
-        raise Unmendable(
+        raise Irreparable(
             f"{files[merged[0]]}: damaged, or a file that it names is, and older records have expired: "
             "restore the data sets from a backup"
         )
@@ -121,18 +123,18 @@ def _entry_is_whole(data: Path, file: Path) -> bool:
 
 
 def _require_all_again(datasets: Path, ends: Mapping[str, int]) -> None:
-    """Raises `Unmendable` when the topic ends before what was read of it."""
+    """Raises `Irreparable` when the topic ends before what was read of it."""
     before = committed_offsets(datasets)
     gone = {name: end for name, end in before.items() if end > ends.get(name, 0)}
     if gone:
-        raise Unmendable(
+        raise Irreparable(
             f"{BronzeFolders(datasets).data / FOLDER}: damaged, and __usage ends before {gone}, which was read of it: "
             "restore the data sets from a backup"
         )
 
 
 def _useless_checksums(data: Path) -> list[Path]:
-    """Checksums of data files that the log names, cut short: Spark would refuse the files."""
+    """Checksums of data files that the log names, incomplete: Spark would refuse the files."""
     useless = []
     for file in (Path(entry.path) for entry in read_log(data).fresh if entry.added):
         checksum = _checksum_of(file)
@@ -233,13 +235,13 @@ def _size(file: Path) -> int:
         return -1
 
 
-def _set_aside(datasets: Path, place: Path, files: Sequence[Path]) -> list[str]:
+def _set_aside(datasets: Path, folder: Path, files: Sequence[Path]) -> list[str]:
     moved = []
     for file in files:
         if file.exists():
             name = file.relative_to(datasets)
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            file.rename(place / name)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            file.rename(folder / name)
             sync_folder(file.parent)
             moved.append(str(name))
     return moved
