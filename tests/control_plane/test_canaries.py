@@ -61,7 +61,7 @@ def words_of(one: Watched, word: str) -> dict[str, str]:
     }
     found[one.tenant.public_id] = "its id"
     for standing, token in one.house.credentials.items():
-        is_key = standing in (Standing.KEY, Standing.BOUND_KEY)
+        is_key = standing in (Standing.KEY, Standing.BOUND_KEY, Standing.VERIFYING_KEY)
         found[parse_api_key(token).secret if is_key else token] = f"a secret of its {standing}"
     return found
 

@@ -43,6 +43,7 @@ from tests.control_plane.world import (
     make_house,
     make_organisation,
     make_person,
+    with_verifying_key,
 )
 
 pytestmark = pytest.mark.django_db
@@ -240,8 +241,8 @@ class _World:
     """A house in which every kind of object is there once, and all of it is delivered."""
 
     def __init__(self) -> None:
-        self.house: House = make_house("acme")
-        self.stranger: House = make_house("other")
+        self.house: House = with_verifying_key(make_house("acme"))
+        self.stranger: House = with_verifying_key(make_house("other"))
         tenant = self.house.tenant
         orders = topics.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
         binned = topics.create_topic(ACTOR, tenant, name="binned", partitions=1, settings={})

@@ -155,7 +155,12 @@ def watched_tenant() -> Watched:
     organisation = make_organisation(house, f"{CANARY}-organisation", owning=True)
     OrganisationMember.objects.create(organisation=organisation, person=member, role="auditor")
     asked, _ = organisations.invite(by_owner, organisation, email=f"asked@{CANARY}.example", role="auditor")
-    canary_address = dict.fromkeys(tax_actions.FIELDS, CANARY) | {"country": "DE", "tax_id_type": "eu_vat"}
+    canary_address = dict.fromkeys(tax_actions.FIELDS, CANARY) | {
+        "country": "DE",
+        "tax_id_type": "eu_vat",
+        "email": f"invoices@{CANARY}.example",
+        "no_mail": False,
+    }
     tax_actions.set_address(ACTOR, tenant, now=timezone.now(), **canary_address)
     report = reports.make(tenant, MONTH)
     assert report is not None

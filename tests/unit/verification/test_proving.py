@@ -91,7 +91,7 @@ def test_a_header_that_was_altered_is_named_without_a_record() -> None:
         service.cut()
         altered = bytearray(log.batches[0])
         altered[at] ^= 1
-        log.batches[0] = bytes(altered)
+        log.batches[0] = altered
         report = service.verify()
         assert report.verdict is Verdict.WRONG and kind in kinds(report), (at, report.problems)
 
