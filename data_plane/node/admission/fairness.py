@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from data_plane.node.admission.gate import Gate
-from data_plane.node.ports import Caller, CallHandler, Clock
+from data_plane.node.ports import Caller, CallHandler, Clock, WorkClock
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.refusals import Refusals
 from data_plane.throttling.shares import WAIT_MS_MAX, Shares
@@ -65,7 +65,7 @@ class _Line:
 class Fairness:
     """All tenants' turns on one broker."""
 
-    def __init__(self, clock: Clock, stats: NodeStats) -> None:
+    def __init__(self, clock: WorkClock, stats: NodeStats) -> None:
         self._clock = clock
         self._use = Use()
         self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
@@ -108,8 +108,8 @@ class Fairness:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
         use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
 
-        def charge(spent_ms: float, now_ms: float) -> None:
-            self._use.charge(tenant, spent_ms, now_ms)
+        def charge(spent_ms: float, now_ms: float, took_ms: float) -> None:
+            self._use.charge(tenant, spent_ms, now_ms, took_ms)
             use.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
@@ -182,7 +182,7 @@ async def _no_pause() -> None:
 
 
 class _Charged(Generic[T]):
-    """Awaits something step by step and tells what each step took, and when it ended.
+    """Awaits something step by step and tells what processor time each step used, when it ended, and what it took.
 
     Where the work lets others run before it goes on, it waits for `pause` too.
     """
@@ -190,8 +190,8 @@ class _Charged(Generic[T]):
     def __init__(
         self,
         work: Awaitable[T],
-        clock: Clock,
-        charge: Callable[[float, float], None],
+        clock: WorkClock,
+        charge: Callable[[float, float, float], None],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._work, self._clock, self._charge, self._pause = work, clock, charge, pause
@@ -201,15 +201,15 @@ class _Charged(Generic[T]):
         sent: Any = None
         thrown: BaseException | None = None
         while True:
-            began_ms = self._clock.monotonic_ms()
+            began_ms, had_ms = self._clock.monotonic_ms(), self._clock.processor_ms()
             try:
                 waits_for = steps.send(sent) if thrown is None else steps.throw(thrown)
             except StopIteration as done:
                 result: T = done.value
                 return result
             finally:
-                now_ms = self._clock.monotonic_ms()
-                self._charge(now_ms - began_ms, now_ms)
+                spent_ms, now_ms = self._clock.processor_ms() - had_ms, self._clock.monotonic_ms()
+                self._charge(spent_ms, now_ms, now_ms - began_ms)
             sent, thrown = None, None
             try:
                 sent = yield waits_for

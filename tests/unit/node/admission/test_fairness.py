@@ -23,9 +23,14 @@ class Hands:
 
     def __init__(self) -> None:
         self.at_ms = 0.0
+        self.waited_ms = 0.0
+        """Of that time, for a processor that others had."""
 
     def monotonic_ms(self) -> float:
         return self.at_ms
+
+    def processor_ms(self) -> float:
+        return self.at_ms - self.waited_ms
 
     def now_ms(self) -> int:
         return int(self.at_ms)
@@ -84,6 +89,17 @@ def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
     asyncio.run(story())
     faded = math.exp(-104 / WINDOW_MS)
     assert _used_ms(fair, hands) == pytest.approx(3 * faded + 4), "each step at its end"
+
+
+def test_a_step_that_waits_for_a_processor_is_charged_for_what_it_uses_of_one() -> None:
+    fair, hands = fairness()
+
+    async def work() -> None:
+        hands.at_ms += 5
+        hands.waited_ms += 3
+
+    asyncio.run(fair.of(GREEDY).charged(work))
+    assert _used_ms(fair, hands) == 2
 
 
 def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:

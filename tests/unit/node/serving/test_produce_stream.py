@@ -29,6 +29,7 @@ from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.records.batch import BATCH_HEADER_BYTES
 from penstock.rules.service_levels import PRODUCE
 from tests.unit.authz.setup import ACME, NOW_MS, Tenants, key_number
 from tests.unit.log.miniature import Miniature
@@ -64,6 +65,9 @@ class Slow:
         return NOW_MS + int(self.passed_ms)
 
     def monotonic_ms(self) -> float:
+        return self.passed_ms
+
+    def processor_ms(self) -> float:
         return self.passed_ms
 
     def find(self, where: TopicPartition) -> Replica | None:
@@ -232,3 +236,48 @@ def test_what_is_too_small_to_be_a_batch_is_refused_at_once_however_slow_the_ten
         asyncio.run(stream_of(slow, pace=pace).serve())
     assert slow.refused == list(range(BATCHES))
     assert pace.clears_in_ms(0) == 0, "it was not asked"
+
+
+def frame_of(partition: int, size: int = 1) -> bytes:
+    head = pb.ProduceHead(acks=-1)
+    head.batches.add(id=partition, topic_id=TOPIC_ID, partition=partition, size=size)
+    return pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [bytes(size)])
+
+
+class Patient(Wire):
+    """The client goes once the broker has looked for what it sent."""
+
+    def __init__(self, frame: bytes, taken: asyncio.Event) -> None:
+        super().__init__(frame)
+        self._taken = taken
+
+    async def receive(self) -> bytes:
+        if not self.frames:
+            await self._taken.wait()
+        return await super().receive()
+
+
+def test_what_the_rate_delayed_is_charged_to_its_tenant_when_it_is_taken() -> None:
+    slow = Slow()
+    slow.lead_elsewhere()
+    fair = Fairness(slow, slow.stats)
+    pace = Pace(1_000)
+    pace.enter(100 + int(pace.bytes_per_s), 0.0)
+    began_ms = 0.0
+
+    async def time_passes() -> None:
+        nonlocal began_ms
+        for _ in range(20):  # it comes, and waits
+            await asyncio.sleep(0)
+        slow.passed_ms = began_ms = 2_000.0
+
+    async def story() -> None:
+        passing = asyncio.create_task(time_passes())
+        wire = Patient(frame_of(1, BATCH_HEADER_BYTES), slow.has_begun)
+        with pytest.raises(ConnectionLost):
+            await stream_of(slow, wire, fair.of(ACME), pace).serve()
+        await passing
+
+    asyncio.run(story())
+    assert slow.refused == [1] and slow.passed_ms > began_ms
+    assert fair._use.of(ACME, slow.passed_ms) == pytest.approx(slow.passed_ms - began_ms)
