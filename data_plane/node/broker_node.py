@@ -204,7 +204,7 @@ class BrokerNode:
         self.loads = LoadCalls(
             environment, replicas=replicas, connections=lambda: self._gate.connections, hot_keys=hot_keys
         )
-        self.fairness = Fairness(clock, self.stats)
+        self.fairness = Fairness(clock, self.stats, view.image.quotas_of)
         self.integrity = Integrity(
             environment, view=view, store=store, gate=self._gate, replicas=replicas, confident=confident
         )

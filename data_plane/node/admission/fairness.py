@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.gate import Gate
-from data_plane.node.ports import Caller, CallHandler, Clock, WorkClock
+from data_plane.node.admission.processor_time import ProcessorTime
+from data_plane.node.ports import Caller, CallHandler, Clock, Connection, WorkClock
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.refusals import Refusals
 from data_plane.throttling.shares import WAIT_MS_MAX, Shares
@@ -65,8 +67,11 @@ class _Line:
 class Fairness:
     """All tenants' turns on one broker."""
 
-    def __init__(self, clock: WorkClock, stats: NodeStats) -> None:
+    def __init__(
+        self, clock: WorkClock, stats: NodeStats, quotas: Callable[[TenantId], TenantQuotas]
+    ) -> None:
         self._clock = clock
+        self._processor = ProcessorTime(clock, stats, quotas)
         self._use = Use()
         self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
         self._somebody_asked = asyncio.Event()
@@ -82,9 +87,18 @@ class Fairness:
     def of(self, tenant: TenantId) -> "TenantTurns":
         return TenantTurns(self, tenant)
 
-    async def turn(self, tenant: TenantId) -> None:
-        """Wait until the tenant may begin another piece of work. What waits begins in the order it came."""
+    async def turn(
+        self, tenant: TenantId, connection: Connection | None = None, sign: Callable[[], None] | None = None
+    ) -> int:
+        """Wait until the tenant may begin another piece of work, and answer for how many ms its limit of processor time
+        made it wait, see `ProcessorTime.frame`. What waits begins in the order it came."""
+        waited_ms = await self._processor.frame(tenant, connection, sign)
         await self._work.turn(tenant)
+        return waited_ms
+
+    async def within_limit(self, tenant: TenantId) -> int:
+        """Wait until the tenant is within its limit of processor time, and answer for how many ms."""
+        return await self._processor.frame(tenant, None, None)
 
     async def turn_of_refused(self, tenant: TenantId) -> None:
         """The same for a stream whose last frame was refused, as `refused` tells: beside the tenant's other work."""
@@ -96,24 +110,31 @@ class Fairness:
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
+        return await _Charged(work(), self._clock, partial(self._spent, tenant), _no_pause)
 
-    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> None:
+    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> int:
         """`turn` for unmetered work, which is then `answered` in the same step. A `beat` is a heartbeat
-        of a group's member: it does not wait behind its tenant's questions.
+        of a group's member: it does not wait behind its tenant's questions, nor at its limit of processor time. Raises
+        `CallFailed` as `ProcessorTime.call` does.
         """
+        waited_ms = 0 if beat else await self._processor.call(tenant)
         await (self._beats if beat else self._questions).turn(tenant)
+        return waited_ms
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
         use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
 
         def charge(spent_ms: float, now_ms: float, took_ms: float) -> None:
-            self._use.charge(tenant, spent_ms, now_ms, took_ms)
+            self._spent(tenant, spent_ms, now_ms, took_ms)
             use.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
         return await _Charged(work(), self._clock, charge, partial(pauses.turn, tenant))
+
+    def _spent(self, tenant: TenantId, spent_ms: float, now_ms: float, took_ms: float) -> None:
+        self._use.charge(tenant, spent_ms, now_ms, took_ms)
+        self._processor.charge(tenant, spent_ms, now_ms)
 
     def _question_waits_ms(self, tenant: TenantId) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -141,8 +162,11 @@ class TenantTurns:
     fairness: Fairness
     tenant: TenantId
 
-    async def turn(self) -> None:
-        await self.fairness.turn(self.tenant)
+    async def turn(self, connection: Connection | None = None, sign: Callable[[], None] | None = None) -> int:
+        return await self.fairness.turn(self.tenant, connection, sign)
+
+    async def within_limit(self) -> int:
+        return await self.fairness.within_limit(self.tenant)
 
     async def turn_of_refused(self) -> None:
         await self.fairness.turn_of_refused(self.tenant)

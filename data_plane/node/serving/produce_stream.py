@@ -129,7 +129,7 @@ class ProduceStream:
             if self._refused:
                 await self._turns.turn_of_refused()
                 self._refused = 0
-            await self._turns.turn()
+            self._count_delay(await self._turns.turn(self._connection, self._wake.set), None)
             self._gate.check(self._principal)
             await self._take(frame)
             if self._refused:
