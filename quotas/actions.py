@@ -89,6 +89,7 @@ def set_limits(
     rate_floor_percent: int | None = None,
     storage_bytes_max: int | None = None,
     partition_changes_per_hour: int | None = None,
+    broker_processor_ms_per_s: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
     are not given with it, and its service level holds for months that begin from now on. Raises `InvalidRequest`, also
@@ -115,6 +116,7 @@ def set_limits(
         "rate_floor_percent": rate_floor_percent,
         "storage_bytes_max": storage_bytes_max,
         "partition_changes_per_hour": partition_changes_per_hour,
+        "broker_processor_ms_per_s": broker_processor_ms_per_s,
     }
     for name, value in given.items():
         _bounded(name, value, HIGHEST[name])

@@ -149,3 +149,4 @@ class Quota(models.Model):
     rate_floor_percent = models.PositiveIntegerField(null=True)
     storage_bytes_max = models.PositiveBigIntegerField(null=True)
     partition_changes_per_hour = models.PositiveIntegerField(null=True)
+    broker_processor_ms_per_s = models.PositiveIntegerField(null=True)

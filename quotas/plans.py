@@ -14,6 +14,7 @@ from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.invariant import InvariantBroken
 from penstock.contract.limits import (
+    BROKER_PROCESSOR_MS_PER_S_MAX,
     CONNECTION_ATTEMPTS_PER_S_MAX,
     CONSUME_BYTES_PER_S_MAX,
     DAY_MS,
@@ -89,6 +90,9 @@ class Limits:
     partition_changes_per_hour: int = 0
     """Partitions that are created or deleted, and changes of a topic's settings, in an hour that begins with the first
     of them."""
+    broker_processor_ms_per_s: int = 0
+    """Milliseconds of processor time of one broker that the work of the tenant's clients takes in a second: calls,
+    frames, pushes and answers."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -116,6 +120,7 @@ HIGHEST: dict[str, int] = {
     "rate_floor_percent": RATE_FLOOR_PERCENT_MAX,
     "storage_bytes_max": STORAGE_BYTES_MAX_MAX,
     "partition_changes_per_hour": PARTITION_CHANGES_PER_HOUR_MAX,
+    "broker_processor_ms_per_s": BROKER_PROCESSOR_MS_PER_S_MAX,
 }
 """The highest value of each limit."""
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
@@ -203,6 +208,7 @@ STANDARD = Limits(
     connection_attempts_per_s=200,
     storage_bytes_max=1_024 * GIB,
     partition_changes_per_hour=20_000,
+    broker_processor_ms_per_s=1_000,
 )
 """Three consumers of all that is produced, as in the other plans."""
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
@@ -230,6 +236,7 @@ SHIPPED: tuple[Plan, ...] = (
             connection_attempts_per_s=20,
             storage_bytes_max=5 * GIB,
             partition_changes_per_hour=300,
+            broker_processor_ms_per_s=250,
         ),
     ),
     DEFAULT,
@@ -249,6 +256,7 @@ SHIPPED: tuple[Plan, ...] = (
             rate_floor_percent=8,
             storage_bytes_max=10_240 * GIB,
             partition_changes_per_hour=100_000,
+            broker_processor_ms_per_s=1_000,
         ),
     ),
     Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0, bin_days=30)),

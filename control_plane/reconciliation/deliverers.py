@@ -376,6 +376,7 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         connection_attempts_per_s=limits.connection_attempts_per_s,
         rate_burst_ms=limits.rate_burst_ms,
         rate_floor_percent=limits.rate_floor_percent,
+        broker_processor_ms_per_s=limits.broker_processor_ms_per_s,
         storage_bytes_max=storage_on_brokers(
             limits.storage_bytes_max, kept_max_by_tenant(tenant).get(tenant.pk)
         ),

@@ -187,6 +187,11 @@ def _tenant_difference(
         ),
         ("rate_burst_ms", found.rate_burst_ms, limits.rate_burst_ms if later else 0),
         ("rate_floor_percent", found.rate_floor_percent, limits.rate_floor_percent if later else 0),
+        (
+            "broker_processor_ms_per_s",
+            found.broker_processor_ms_per_s,
+            limits.broker_processor_ms_per_s if later else 0,
+        ),
         ("storage_bytes_max", found.storage_bytes_max, storage if later else 0),
         ("suspended", found.suspended, row.stopped),
     ):

@@ -43,6 +43,7 @@ class LimitsInput(shapes.StrictSerializer):
     rate_floor_percent = serializers.IntegerField(required=False, help_text="0 = the brokers' own.")
     storage_bytes_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     partition_changes_per_hour = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    broker_processor_ms_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
 class QuotasInput(LimitsInput):
@@ -112,6 +113,9 @@ class LimitsShape(serializers.Serializer[Any]):
     )
     partition_changes_per_hour = serializers.IntegerField(
         help_text="Partitions created or deleted, and changes of a topic's settings, per hour."
+    )
+    broker_processor_ms_per_s = serializers.IntegerField(
+        help_text="Milliseconds of processor time that the work of clients takes of one broker per second."
     )
 
 
@@ -220,6 +224,10 @@ class QuotasShape(serializers.Serializer[Any]):
     partition_changes_per_hour = serializers.SerializerMethodField(
         help_text="Partitions created or deleted, and changes of a topic's settings, per hour; 0 = no limit."
     )
+    broker_processor_ms_per_s = serializers.SerializerMethodField(
+        help_text="Milliseconds of processor time that the work of clients takes of one broker per second; 0 = no"
+        " limit."
+    )
 
     def get_plan(self, tenant: Tenant) -> str:
         return self._plan.name
@@ -283,6 +291,9 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_partition_changes_per_hour(self, tenant: Tenant) -> int:
         return self._limits.partition_changes_per_hour
+
+    def get_broker_processor_ms_per_s(self, tenant: Tenant) -> int:
+        return self._limits.broker_processor_ms_per_s
 
     @property
     def _limits(self) -> Limits:

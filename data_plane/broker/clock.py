@@ -32,6 +32,9 @@ class SystemClock:
     def monotonic_ms(self) -> float:
         return time.monotonic() * 1000
 
+    def processor_ms(self) -> float:
+        return time.thread_time() * 1000
+
 
 class SystemRng:
     """See the Rng port. `chance` never takes a rare branch on purpose."""

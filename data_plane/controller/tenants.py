@@ -137,6 +137,11 @@ def _checked_quotas(image: ClusterImage, quotas: model.TenantQuotas) -> model.Te
         ),
         ("rate_burst_ms", quotas.rate_burst_ms, limits.RATE_BURST_MS_MAX),
         ("rate_floor_percent", quotas.rate_floor_percent, limits.RATE_FLOOR_PERCENT_MAX),
+        (
+            "broker_processor_ms_per_s",
+            quotas.broker_processor_ms_per_s,
+            limits.BROKER_PROCESSOR_MS_PER_S_MAX,
+        ),
     ):
         if rate > highest:
             raise InvalidRequest(f"{name}: {rate} is above {highest}")

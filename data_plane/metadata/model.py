@@ -140,6 +140,8 @@ class TenantQuotas:
     LEASES on."""
     storage_bytes_max: int = 0
     """Bytes that all the tenant's topics keep, of one copy. From feature level LEASES on."""
+    broker_processor_ms_per_s: int = 0
+    """Processor time that the tenant's work takes of one broker. From feature level LEASES on."""
 
 
 LATER_QUOTAS = (
@@ -151,6 +153,7 @@ LATER_QUOTAS = (
     "rate_burst_ms",
     "rate_floor_percent",
     "storage_bytes_max",
+    "broker_processor_ms_per_s",
 )
 """What brokers of Penstock 0.1 cannot read."""
 

@@ -33,7 +33,16 @@ from data_plane.node.membership.only_one import ensure_only_one
 from data_plane.node.membership.registration import Registration
 from data_plane.node.membership.trusted_store import StoreWitness, TrustedStore
 from data_plane.node.metering.wing import Usage
-from data_plane.node.ports import Clock, ConnectionLost, Notices, Rng, Service, Transport, anyone, at_once
+from data_plane.node.ports import (
+    ConnectionLost,
+    Notices,
+    Rng,
+    Service,
+    Transport,
+    WorkClock,
+    anyone,
+    at_once,
+)
 from data_plane.node.replicas.committer import LogDirectoryFailed
 from data_plane.node.replicas.distrust import Distrust
 from data_plane.node.replicas.replica_set import ReplicaSet
@@ -58,7 +67,7 @@ class BrokerNode:
         self,
         config: NodeConfig,
         *,
-        clock: Clock,
+        clock: WorkClock,
         rng: Rng,
         transport: Transport,
         disk: Disk,
@@ -195,7 +204,7 @@ class BrokerNode:
         self.loads = LoadCalls(
             environment, replicas=replicas, connections=lambda: self._gate.connections, hot_keys=hot_keys
         )
-        self.fairness = Fairness(clock, self.stats)
+        self.fairness = Fairness(clock, self.stats, view.image.quotas_of)
         self.integrity = Integrity(
             environment, view=view, store=store, gate=self._gate, replicas=replicas, confident=confident
         )

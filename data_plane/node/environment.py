@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from data_plane.disk.port import Disk
 from data_plane.node.config import NodeConfig
-from data_plane.node.ports import Clock, Rng, Transport
+from data_plane.node.ports import Rng, Transport, WorkClock
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 
@@ -14,7 +14,7 @@ class Environment:
     """Of one node."""
 
     config: NodeConfig
-    clock: Clock
+    clock: WorkClock
     rng: Rng
     transport: Transport
     disk: Disk

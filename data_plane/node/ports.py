@@ -21,6 +21,13 @@ class Clock(Protocol):
         """Never goes back; only differences mean anything."""
 
 
+class WorkClock(Clock, Protocol):
+    """A clock that tells work from waiting for a processor."""
+
+    def processor_ms(self) -> float:
+        """Processor time of this thread; only differences mean anything."""
+
+
 class Rng(Protocol):
     def random_bytes(self, count: int) -> bytes: ...
 

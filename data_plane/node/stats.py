@@ -63,6 +63,12 @@ class NodeStats:
     """Total time that calls and frames waited because of a tenant's rate of requests."""
     requests_refused: int = 0
     """Calls refused because of a tenant's rate of requests."""
+    processor_throttled: int = 0
+    """Calls, frames and pushes that waited because of a tenant's limit of processor time, and then went on or ended."""
+    processor_throttled_ms: int = 0
+    """Total time that calls, frames and pushes waited because of a tenant's limit of processor time."""
+    processor_refused: int = 0
+    """Calls refused because of a tenant's limit of processor time."""
     duplicates: int = 0
     """Batches that a producer sent again and the log already had: answered with the first offset."""
     pushed_bytes: int = 0

@@ -23,6 +23,10 @@ class SimClock:
         """Differences mean ms, up to the clock's rate."""
         return self._start_ms + self._loop.time() * 1000 * self._rate
 
+    def processor_ms(self) -> float:
+        """Steps of the virtual loop take no time, so each takes as much here as the monotonic clock says."""
+        return self.monotonic_ms()
+
     def jump(self, by_ms: int) -> None:
         """Move the wall clock."""
         self._skew_ms += by_ms

@@ -278,6 +278,10 @@ class SimLoop(asyncio.BaseEventLoop):
             heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
+    def work(self, seconds: float) -> None:
+        """The step that runs now takes so long: nothing else happens meanwhile."""
+        self._now += seconds
+
     # -- running ---------------------------------------------------------------------------------------
 
     def stop_with(self, reason: BaseException) -> None:

@@ -9,7 +9,7 @@ from data_plane.throttling.use import WINDOW_MS, Use, until_faded_ms
 from penstock.contract.ids import TenantId
 
 BUSY = 0.5
-"""Of the processor: while all tenants together use less, none waits."""
+"""Of the time: while the work of all tenants together takes less, waiting for a processor included, none waits."""
 SHARED = 0.8
 """Of the processor, divided evenly among the tenants that work; the rest is for replication and the metadata."""
 WAIT_MS_MAX = 1_000.0
@@ -23,7 +23,10 @@ class Shares:
 
     def wait_ms(self, tenant: TenantId, now_ms: float) -> float:
         """Until the tenant has used no more than its share; 0 = it may go on, WAIT_MS_MAX at most."""
-        if self._use.of_all(now_ms) < BUSY * WINDOW_MS:
+        taken_ms = self._use.taken(now_ms)
+        if taken_ms < BUSY * WINDOW_MS:
             return 0.0
-        share = SHARED * WINDOW_MS / max(1, self._use.working(now_ms))
+        # Beside other processes a broker has only this part of a processor to share.
+        had = self._use.of_all(now_ms) / taken_ms
+        share = SHARED * WINDOW_MS * had / max(1, self._use.working(now_ms))
         return min(WAIT_MS_MAX, until_faded_ms(self._use.of(tenant, now_ms), share))

@@ -21,13 +21,14 @@ class Use:
     def __init__(self) -> None:
         self._used: dict[TenantId, tuple[float, float]] = {}
         """Milliseconds used, as they stood at that time."""
-        self._all = (0.0, 0.0)
+        self._all = self._taken = (0.0, 0.0)
         self._working, self._looked_ms = 0, float("-inf")
 
-    def charge(self, tenant: TenantId, spent_ms: float, now_ms: float) -> None:
-        """The tenant has just used so much."""
+    def charge(self, tenant: TenantId, spent_ms: float, now_ms: float, took_ms: float = 0.0) -> None:
+        """The tenant has just used so much. `took_ms`: how long that took, where it waited for a processor too."""
         self._used[tenant] = (_faded(self._used.get(tenant), now_ms) + spent_ms, now_ms)
         self._all = (_faded(self._all, now_ms) + spent_ms, now_ms)
+        self._taken = (_faded(self._taken, now_ms) + max(spent_ms, took_ms), now_ms)
 
     def of(self, tenant: TenantId, now_ms: float) -> float:
         """Milliseconds of the last WINDOW_MS."""
@@ -36,6 +37,10 @@ class Use:
     def of_all(self, now_ms: float) -> float:
         """The same of all tenants together."""
         return _faded(self._all, now_ms)
+
+    def taken(self, now_ms: float) -> float:
+        """How long all that took: more than `of_all` where the broker waited for a processor."""
+        return _faded(self._taken, now_ms)
 
     def working(self, now_ms: float) -> int:
         """How many tenants work; counted ten times a second at most."""

@@ -143,6 +143,10 @@ REQUESTS_PER_S_MAX: Final = 1_000_000
 """The highest rate of requests that can be set for a tenant."""
 CONNECTION_ATTEMPTS_PER_S_MAX: Final = 10_000
 """The highest rate of connections that begin at one broker that can be set for a tenant: more than a broker greets."""
+BROKER_PROCESSOR_MS_PER_S_MAX: Final = 10_000
+"""The highest limit of processor time at one broker that can be set for a tenant: ten processors, more than a broker's
+event loop has.
+"""
 RATE_BURST_MS_MAX: Final = 60_000
 """The longest burst that can be set for a tenant: longer ones would be a second rate."""
 RATE_FLOOR_PERCENT_MAX: Final = 10

@@ -234,6 +234,10 @@ WALK: dict[str, Row] = {
         lambda: reach_quota(connection_attempts_per_s=limits.CONNECTION_ATTEMPTS_PER_S_MAX + 1),
         "connection_attempts_per_s: ", "above 10000",
     ),
+    "BROKER_PROCESSOR_MS_PER_S_MAX": value(
+        lambda: reach_quota(broker_processor_ms_per_s=limits.BROKER_PROCESSOR_MS_PER_S_MAX + 1),
+        "broker_processor_ms_per_s: ", "above 10000",
+    ),
     "RATE_BURST_MS_MAX": value(
         lambda: reach_quota(rate_burst_ms=limits.RATE_BURST_MS_MAX + 1), "rate_burst_ms: ", "above 60000"
     ),
@@ -392,6 +396,11 @@ WALK: dict[str, Row] = {
         outcome="THROTTLED",
         test=f"{GATE}::test_connections_that_begin_faster_than_the_tenants_rate_are_refused_before_anything_else"
         "_and_counted",
+    ),
+    "broker_processor_ms_per_s": ByTest(
+        outcome="delayed, or THROTTLED for a call",
+        test="tests/unit/node/admission/test_processor_time.py::"
+        "test_a_call_that_has_waited_too_long_is_refused_with_the_limit_its_use_and_when_it_clears",
     ),
     "rate_burst_ms": ByTest(
         outcome="nothing is refused",

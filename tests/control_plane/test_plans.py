@@ -329,6 +329,7 @@ RATES = {
     "connection_attempts_per_s": 5,
     "rate_burst_ms": 2_000,
     "rate_floor_percent": 9,
+    "broker_processor_ms_per_s": 150,
 }
 
 
@@ -354,6 +355,7 @@ def test_burst_and_floor_are_of_a_plan_version_and_a_tenants_own_stand_beside_it
         ("connection_attempts_per_s", 10_000),
         ("rate_burst_ms", 60_000),
         ("rate_floor_percent", 10),
+        ("broker_processor_ms_per_s", 10_000),
     ],
 )
 def test_a_plan_cannot_say_what_brokers_refuse(limit: str, highest: int) -> None:

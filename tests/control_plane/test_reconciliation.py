@@ -78,6 +78,7 @@ def seen(level: int = 1) -> view.ClusterView:
                 rate_burst_ms=limits[t.public_id].rate_burst_ms if level > 1 else 0,
                 rate_floor_percent=limits[t.public_id].rate_floor_percent if level > 1 else 0,
                 storage_bytes_max=limits[t.public_id].storage_bytes_max if level > 1 else 0,
+                broker_processor_ms_per_s=limits[t.public_id].broker_processor_ms_per_s if level > 1 else 0,
                 suspended=t.suspended,
             )
             for t in Tenant.objects.all()

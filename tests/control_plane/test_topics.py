@@ -16,6 +16,7 @@ from data_plane.metadata.model import TenantQuotas
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import (
+    BROKER_PROCESSOR_MS_PER_S_MAX,
     CONNECTION_ATTEMPTS_PER_S_MAX,
     CONSUME_BYTES_PER_S_MAX,
     PRODUCE_BYTES_PER_S_MAX,
@@ -258,6 +259,7 @@ def test_the_highest_rate_that_can_be_set_is_one_that_the_brokers_take(tenant: T
         "connection_attempts_per_s": CONNECTION_ATTEMPTS_PER_S_MAX,
         "rate_burst_ms": RATE_BURST_MS_MAX,
         "rate_floor_percent": RATE_FLOOR_PERCENT_MAX,
+        "broker_processor_ms_per_s": BROKER_PROCESSOR_MS_PER_S_MAX,
     }
     set_limits(ACTOR, tenant, **highest)
     assert put_tenant(ClusterImage(), tenant.public_id, quotas=TenantQuotas(**highest)).changes

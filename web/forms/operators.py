@@ -30,6 +30,7 @@ LATER_LIMITS = (
     "rate_floor_percent",
     "storage_bytes_max",
     "partition_changes_per_hour",
+    "broker_processor_ms_per_s",
 )
 """Left empty they stay as they are."""
 
@@ -139,6 +140,12 @@ class LimitsForm(ConsoleForm):
     connection_attempts_per_s = Whole(
         label="New connections",
         help_text="A second, at one broker; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    broker_processor_ms_per_s = Whole(
+        label="Processor time of brokers",
+        help_text="Milliseconds a second of the work of clients, at one broker; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.gate import Gate
-from data_plane.node.ports import Caller, CallHandler, Clock
+from data_plane.node.admission.processor_time import ProcessorTime
+from data_plane.node.ports import Caller, CallHandler, Clock, Connection, WorkClock
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.refusals import Refusals
 from data_plane.throttling.shares import WAIT_MS_MAX, Shares
@@ -65,8 +67,11 @@ class _Line:
 class Fairness:
     """All tenants' turns on one broker."""
 
-    def __init__(self, clock: Clock, stats: NodeStats) -> None:
+    def __init__(
+        self, clock: WorkClock, stats: NodeStats, quotas: Callable[[TenantId], TenantQuotas]
+    ) -> None:
         self._clock = clock
+        self._processor = ProcessorTime(clock, stats, quotas)
         self._use = Use()
         self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
         self._somebody_asked = asyncio.Event()
@@ -82,9 +87,18 @@ class Fairness:
     def of(self, tenant: TenantId) -> "TenantTurns":
         return TenantTurns(self, tenant)
 
-    async def turn(self, tenant: TenantId) -> None:
-        """Wait until the tenant may begin another piece of work. What waits begins in the order it came."""
+    async def turn(
+        self, tenant: TenantId, connection: Connection | None = None, sign: Callable[[], None] | None = None
+    ) -> int:
+        """Wait until the tenant may begin another piece of work, and answer for how many ms its limit of processor time
+        made it wait, see `ProcessorTime.frame`. What waits begins in the order it came."""
+        waited_ms = await self._processor.frame(tenant, connection, sign)
         await self._work.turn(tenant)
+        return waited_ms
+
+    async def within_limit(self, tenant: TenantId) -> int:
+        """Wait until the tenant is within its limit of processor time, and answer for how many ms."""
+        return await self._processor.frame(tenant, None, None)
 
     async def turn_of_refused(self, tenant: TenantId) -> None:
         """The same for a stream whose last frame was refused, as `refused` tells: beside the tenant's other work."""
@@ -96,24 +110,31 @@ class Fairness:
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
+        return await _Charged(work(), self._clock, partial(self._spent, tenant), _no_pause)
 
-    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> None:
+    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> int:
         """`turn` for unmetered work, which is then `answered` in the same step. A `beat` is a heartbeat
-        of a group's member: it does not wait behind its tenant's questions.
+        of a group's member: it does not wait behind its tenant's questions, nor at its limit of processor time. Raises
+        `CallFailed` as `ProcessorTime.call` does.
         """
+        waited_ms = 0 if beat else await self._processor.call(tenant)
         await (self._beats if beat else self._questions).turn(tenant)
+        return waited_ms
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
         use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
 
-        def charge(spent_ms: float, now_ms: float) -> None:
-            self._use.charge(tenant, spent_ms, now_ms)
+        def charge(spent_ms: float, now_ms: float, took_ms: float) -> None:
+            self._spent(tenant, spent_ms, now_ms, took_ms)
             use.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
         return await _Charged(work(), self._clock, charge, partial(pauses.turn, tenant))
+
+    def _spent(self, tenant: TenantId, spent_ms: float, now_ms: float, took_ms: float) -> None:
+        self._use.charge(tenant, spent_ms, now_ms, took_ms)
+        self._processor.charge(tenant, spent_ms, now_ms)
 
     def _question_waits_ms(self, tenant: TenantId) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -141,8 +162,11 @@ class TenantTurns:
     fairness: Fairness
     tenant: TenantId
 
-    async def turn(self) -> None:
-        await self.fairness.turn(self.tenant)
+    async def turn(self, connection: Connection | None = None, sign: Callable[[], None] | None = None) -> int:
+        return await self.fairness.turn(self.tenant, connection, sign)
+
+    async def within_limit(self) -> int:
+        return await self.fairness.within_limit(self.tenant)
 
     async def turn_of_refused(self) -> None:
         await self.fairness.turn_of_refused(self.tenant)
@@ -182,7 +206,7 @@ async def _no_pause() -> None:
 
 
 class _Charged(Generic[T]):
-    """Awaits something step by step and tells what each step took, and when it ended.
+    """Awaits something step by step and tells what processor time each step used, when it ended, and what it took.
 
     Where the work lets others run before it goes on, it waits for `pause` too.
     """
@@ -190,8 +214,8 @@ class _Charged(Generic[T]):
     def __init__(
         self,
         work: Awaitable[T],
-        clock: Clock,
-        charge: Callable[[float, float], None],
+        clock: WorkClock,
+        charge: Callable[[float, float, float], None],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._work, self._clock, self._charge, self._pause = work, clock, charge, pause
@@ -201,15 +225,15 @@ class _Charged(Generic[T]):
         sent: Any = None
         thrown: BaseException | None = None
         while True:
-            began_ms = self._clock.monotonic_ms()
+            began_ms, had_ms = self._clock.monotonic_ms(), self._clock.processor_ms()
             try:
                 waits_for = steps.send(sent) if thrown is None else steps.throw(thrown)
             except StopIteration as done:
                 result: T = done.value
                 return result
             finally:
-                now_ms = self._clock.monotonic_ms()
-                self._charge(now_ms - began_ms, now_ms)
+                spent_ms, now_ms = self._clock.processor_ms() - had_ms, self._clock.monotonic_ms()
+                self._charge(spent_ms, now_ms, now_ms - began_ms)
             sent, thrown = None, None
             try:
                 sent = yield waits_for

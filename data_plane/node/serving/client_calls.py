@@ -169,15 +169,20 @@ class ClientCalls:
                 self._gate.check(principal)
                 unknown.intersection_update(self._missing(principal, unknown))
                 shown = [name for name in names if name not in unknown]
-                response = await turns.asked(partial(self._metadata, principal, shown))
-                revision, response.revision = response.revision, 0
-                essence = response.SerializeToString(deterministic=True)
+                essence, response = await turns.asked(partial(self._shown, principal, shown))
                 if essence != pushed:
                     pushed = essence
-                    response.revision = revision
-                    await push(response.SerializeToString())
+                    await push(response)
         finally:
             self._view.unlisten(observe)
+
+    async def _shown(self, principal: Principal, names: Collection[str]) -> tuple[bytes, bytes]:
+        """(what a watcher hears of if it changes, the response)."""
+        response = await self._metadata(principal, names)
+        revision, response.revision = response.revision, 0
+        essence = response.SerializeToString(deterministic=True)
+        response.revision = revision
+        return essence, response.SerializeToString()
 
     # -- offsets -----------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def client_service(parts: ClientParts, gate: Gate, fairness: Fairness, requests:
             counted.beat()
         else:
             await counted.call()
-        await fairness.turn_of_question(principal.tenant, beat=beat)
+        counted.delayed(await fairness.turn_of_question(principal.tenant, beat=beat))
 
     calls: dict[str, CallHandler] = {
         methods.METADATA: parts.calls.metadata,

@@ -148,13 +148,17 @@ class ConsumeStream:
             kind, head, _ = unpack_frame(frame)
             if kind is FrameKind.CONSUME_OPEN:
                 await self._requests.frame(self._connection, self._say_something)
-            await self._turns.turn()
+            self._delayed(await self._turns.turn(self._connection, self._say_something))
             self._gate.check(self._principal)
             try:
                 await self._take(kind, bytes(head))
             except PenstockError as refusal:
                 raise FrameError(refusal.message) from None
             self._wake.set()
+
+    def _delayed(self, waited_ms: int) -> None:
+        if waited_ms:
+            self._metering.throttled(self._principal.tenant, self._principal.number, waited_ms)
 
     def _say_something(self) -> None:
         """The client waits, and a push of nothing says that the broker is there."""
@@ -296,6 +300,9 @@ class ConsumeStream:
 
     async def _send(self) -> None:
         while True:
+            if self._ready and not self._errors:
+                # Before its place in the line of the rate, where others would wait behind it.
+                self._delayed(await self._turns.within_limit())
             self._wake.clear()
             self._gate.check(self._principal)
             while self._recheck_due:

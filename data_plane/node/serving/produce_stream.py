@@ -112,31 +112,34 @@ class ProduceStream:
         await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, opening.SerializeToString()))
         sender = asyncio.create_task(self._turns.charged(self._send))
         try:
-            while True:
-                frame = await self._connection.receive()
-                if not self._requests.passes():
-                    # An answer without results says that the broker is there.
-                    await self._requests.frame(self._connection, self._wake.set)
-                await self._committer.below_bound()
-                if self._refused:
-                    await self._turns.turn_of_refused()
-                    self._refused = 0
-                await self._turns.turn()
-                self._gate.check(self._principal)
-                await self._turns.charged(partial(self._take, frame))
-                if self._refused:
-                    self._turns.refused(self._refused)
-                if sender.done():
-                    raise ConnectionLost("the client stopped reading results")
-                if self._releaser is not None and self._releaser.done():
-                    self._releaser.result()
-                # What this frame set going, pushes and a commit, begins before the next frame is taken.
-                await asyncio.sleep(0)
+            await self._turns.charged(partial(self._receive, sender))
         finally:
             sender.cancel()
             if self._releaser is not None:
                 self._releaser.cancel()
             self._batch_turns.leave(self._clock.monotonic_ms())
+
+    async def _receive(self, sender: asyncio.Task[None]) -> None:
+        while True:
+            frame = await self._connection.receive()
+            if not self._requests.passes():
+                # An answer without results says that the broker is there.
+                await self._requests.frame(self._connection, self._wake.set)
+            await self._committer.below_bound()
+            if self._refused:
+                await self._turns.turn_of_refused()
+                self._refused = 0
+            self._count_delay(await self._turns.turn(self._connection, self._wake.set), None)
+            self._gate.check(self._principal)
+            await self._take(frame)
+            if self._refused:
+                self._turns.refused(self._refused)
+            if sender.done():
+                raise ConnectionLost("the client stopped reading results")
+            if self._releaser is not None and self._releaser.done():
+                self._releaser.result()
+            # What this frame set going, pushes and a commit, begins before the next frame is taken.
+            await asyncio.sleep(0)
 
     async def _take(self, frame: bytes) -> None:
         arrived_ms = self._clock.monotonic_ms()
@@ -252,7 +255,7 @@ class ProduceStream:
         """Something is delayed."""
         self._holding.set()
         if self._releaser is None:
-            self._releaser = asyncio.create_task(self._release())
+            self._releaser = asyncio.create_task(self._turns.charged(self._release))
 
     async def _release(self) -> None:
         """Let batches in when their turn comes, in the order they came; credit of refused ones goes back likewise."""

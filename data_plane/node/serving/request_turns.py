@@ -13,14 +13,14 @@ frame waits reads no further one: its client's connection fills, and the client 
 the broker is there, or it would take the stream for a broken one and begin at the end of the line once more.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 
 from data_plane.leases.terms import LimitKey
+from data_plane.node.admission.pace_lines import Waiting, take_in_turn
 from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
 from data_plane.node.limit_refusals import of_whom
-from data_plane.node.ports import CallFailed, Clock, Connection, ConnectionLost
+from data_plane.node.ports import CallFailed, Clock, Connection
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import Pace
 from penstock.contract.errors import ErrorCode
@@ -28,11 +28,6 @@ from penstock.contract.ids import TenantId
 
 CALL_WAIT_MS_MAX = 1_000
 """A call that would wait longer is refused: its client decides earlier what to do, and nothing of it is kept here."""
-SIGN_MS = 5_000
-"""A stream whose frame waits says something this often: clients give up one that says nothing for 15 s, and consumers
-ask once more after 10."""
-_SOON_MS, _LOOK_MS = 0.1, 250.0
-"""Between looks of the first one: not so soon that a clock does not move, and its tenant's rate may be another one."""
 
 
 class RequestTurns:
@@ -114,6 +109,10 @@ class KeyRequests:
             for pace in paces:
                 pace.take(REQUEST_UNITS, now_ms)
 
+    def delayed(self, waited_ms: int) -> None:
+        """Another limit of the tenant made one of these requests wait."""
+        self._throttled(waited_ms)
+
     async def call(self) -> None:
         """Count a call when its turn comes. Raises `CallFailed` if that is too far away: when it comes, and once more
         when it goes on from its principal's line to the tenant's, which may be longer then."""
@@ -141,7 +140,7 @@ class KeyRequests:
     async def frame(
         self, connection: Connection | None = None, sign: Callable[[], None] | None = None
     ) -> None:
-        """Count a request when its turn comes, however far away that is. `sign` is called every `SIGN_MS` until then.
+        """Count a request when its turn comes, however far away that is. `sign` is called now and then until then.
         Raises `ConnectionLost`, and counts nothing, when the connection is gone before."""
         if not self.passes():
             await self._wait(connection, sign, is_call=False)
@@ -150,16 +149,16 @@ class KeyRequests:
         self, connection: Connection | None, sign: Callable[[], None] | None, *, is_call: bool
     ) -> None:
         began_ms = self._clock.monotonic_ms()
-        waiting = _Waiting(connection, sign, began_ms)
+        waiting = Waiting(connection, sign, began_ms)
         if connection is not None:
             connection.when_gone(waiting.woken.set)
         try:
             # In its principal's line first: what waits there takes no place of others in the tenant's.
-            own = await self._turn(self._own_pace, waiting)
+            own = await take_in_turn(self._own_pace, REQUEST_UNITS, waiting, self._clock)
             try:
                 if is_call and own is not None:
                     self._check_soon(self._pace())
-                await self._turn(self._pace, waiting)
+                await take_in_turn(self._pace, REQUEST_UNITS, waiting, self._clock)
             except BaseException:
                 _give_back(own)
                 raise
@@ -170,53 +169,6 @@ class KeyRequests:
             waited_ms = int(self._clock.monotonic_ms() - began_ms)
             self._stats.requests_throttled_ms += waited_ms
             self._throttled(waited_ms)
-
-    async def _turn(self, of: Callable[[], Pace | None], waiting: "_Waiting") -> Pace | None:
-        """Where a request was counted; None: there is no limit."""
-        while (pace := of()) is not None:
-            if await self._waited(of, pace, waiting):
-                return pace
-        return None
-
-    async def _waited(self, of: Callable[[], Pace | None], pace: Pace, waiting: "_Waiting") -> bool:
-        """In the line of this pace until a request is counted there; False: there is another pace now, or none."""
-        woken = waiting.woken
-        pace.line.join(woken.set, self._clock.monotonic_ms())
-        try:
-            while of() is pace:
-                woken.clear()
-                now_ms = self._clock.monotonic_ms()
-                wait_ms = waiting.look(now_ms)
-                if pace.line.is_first(woken.set):
-                    if pace.take(REQUEST_UNITS, now_ms):
-                        return True
-                    wait_ms = min(wait_ms, _LOOK_MS, max(_SOON_MS, pace.clears_in_ms(now_ms)))
-                try:
-                    async with asyncio.timeout(wait_ms / 1000):
-                        await woken.wait()
-                except TimeoutError:
-                    pass
-            return False
-        finally:
-            pace.line.leave(woken.set, self._clock.monotonic_ms())
-
-
-class _Waiting:
-    """A frame in the line, or a call."""
-
-    def __init__(self, connection: Connection | None, sign: Callable[[], None] | None, now_ms: float) -> None:
-        self._connection, self._sign, self._sign_at_ms = connection, sign, now_ms + SIGN_MS
-        self.woken = asyncio.Event()
-
-    def look(self, now_ms: float) -> float:
-        """Give a sign if it is time, and answer in how many ms the next one is due. Raises `ConnectionLost`."""
-        if self._connection is not None and self._connection.is_gone:
-            raise ConnectionLost(f"{self._connection.peer}: gone while its frame waited")
-        if now_ms >= self._sign_at_ms:
-            self._sign_at_ms = now_ms + SIGN_MS
-            if self._sign is not None:
-                self._sign()
-        return self._sign_at_ms - now_ms
 
 
 def _give_back(pace: Pace | None) -> None:

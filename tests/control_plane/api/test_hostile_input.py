@@ -137,6 +137,7 @@ VALID: dict[str, Any] = {
     "rate_floor_percent": 0,
     "storage_bytes_max": 0,
     "partition_changes_per_hour": 0,
+    "broker_processor_ms_per_s": 0,
     "keys_max": 0,
     "plan": "committed",
     "plan_version": 1,

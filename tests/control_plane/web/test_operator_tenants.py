@@ -101,11 +101,13 @@ def test_rates_of_requests_and_how_rates_are_kept_are_set_here_and_shown_to_the_
     given = {
         "produce_bytes_per_s": "0", "consume_bytes_per_s": "0", "partitions_max": "0", "requests_per_s": "300",
         "connection_attempts_per_s": "7", "rate_burst_ms": "2500", "rate_floor_percent": "8",
+        "broker_processor_ms_per_s": "150",
     }  # fmt: skip
     assert operator.post(address, given).status_code == 302
     limits = limits_of(house.tenant)
     assert (limits.requests_per_s, limits.connection_attempts_per_s) == (300, 7)
     assert (limits.rate_burst_ms, limits.rate_floor_percent) == (2_500, 8)
+    assert limits.broker_processor_ms_per_s == 150
     client = Client()
     client.cookies["penstock"] = house.credentials[Standing.OWNER]
     page = client.get(f"/t/{house.tenant.name}").content.decode()

@@ -92,3 +92,17 @@ def test_who_works_is_counted_a_second_time_only_after_a_while() -> None:
     use.charge(MODEST, 10, now_ms + 1)
     assert shares.wait_ms(GREEDY, now_ms + 99) == 0, "the count of just now still holds"
     assert shares.wait_ms(GREEDY, now_ms + 100) > 0
+
+
+def test_a_broker_that_waits_for_a_processor_shares_what_it_has_of_one() -> None:
+    """Half of the time that work takes it waits for another process: it is as busy as one that does twice as much."""
+    waits_ms = []
+    for percent, took_ms in ((90, 90), (45, 90)):
+        use, now_ms = Use(), 0.0
+        for _ in range(100):
+            now_ms += 100
+            use.charge(GREEDY, percent, now_ms, took_ms)
+            use.charge(MODEST, percent / 10, now_ms, took_ms / 10)
+        waits_ms.append(Shares(use).wait_ms(GREEDY, now_ms))
+        assert Shares(use).wait_ms(MODEST, now_ms) == 0
+    assert waits_ms[0] == pytest.approx(waits_ms[1]) and waits_ms[1] > 0

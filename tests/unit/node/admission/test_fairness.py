@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
@@ -23,9 +24,14 @@ class Hands:
 
     def __init__(self) -> None:
         self.at_ms = 0.0
+        self.waited_ms = 0.0
+        """Of that time, for a processor that others had."""
 
     def monotonic_ms(self) -> float:
         return self.at_ms
+
+    def processor_ms(self) -> float:
+        return self.at_ms - self.waited_ms
 
     def now_ms(self) -> int:
         return int(self.at_ms)
@@ -46,10 +52,15 @@ OVER_SHARE_MS = 900.0
 """Of use at once: more than a tenant's share, also of one that works alone, so that it waits."""
 
 
+def no_quotas(tenant: TenantId) -> TenantQuotas:
+    """No tenant has a limit."""
+    return TenantQuotas()
+
+
 def fairness() -> tuple[Fairness, Hands]:
     """By a clock that stands while nobody works."""
     hands = Hands()
-    return Fairness(hands, NodeStats()), hands
+    return Fairness(hands, NodeStats(), no_quotas), hands
 
 
 def _used_ms(fair: Fairness, hands: Hands) -> float:
@@ -84,6 +95,17 @@ def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
     asyncio.run(story())
     faded = math.exp(-104 / WINDOW_MS)
     assert _used_ms(fair, hands) == pytest.approx(3 * faded + 4), "each step at its end"
+
+
+def test_a_step_that_waits_for_a_processor_is_charged_for_what_it_uses_of_one() -> None:
+    fair, hands = fairness()
+
+    async def work() -> None:
+        hands.at_ms += 5
+        hands.waited_ms += 3
+
+    asyncio.run(fair.of(GREEDY).charged(work))
+    assert _used_ms(fair, hands) == 2
 
 
 def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:
@@ -146,7 +168,7 @@ def test_what_is_cancelled_before_its_task_began_is_not_begun_at_all() -> None:
 def test_who_waits_begins_in_the_order_it_came_and_holds_up_nobody_else() -> None:
     loop = SimLoop(1)
     hands = WorkingHands(loop)
-    fair = Fairness(hands, NodeStats())
+    fair = Fairness(hands, NodeStats(), no_quotas)
     began: dict[str, float] = {}
 
     async def work() -> None:
@@ -219,7 +241,7 @@ def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_i
 def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause() -> None:
     loop = SimLoop(1)
     hands = WorkingHands(loop)
-    fair = Fairness(hands, NodeStats())
+    fair = Fairness(hands, NodeStats(), no_quotas)
 
     async def work() -> str:
         hands.at_ms += OVER_SHARE_MS
@@ -239,7 +261,7 @@ def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause(
 def test_many_questions_at_once_get_no_more_of_the_processor_than_one() -> None:
     loop = SimLoop(1)
     hands = WorkingHands(loop)
-    fair = Fairness(hands, NodeStats())
+    fair = Fairness(hands, NodeStats(), no_quotas)
     answered: list[str] = []
     asked_ms = 0.0
 
@@ -285,7 +307,7 @@ def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() 
     """A hundred members join, 18 ms each; each beats every two seconds and is fenced after ten."""
     loop = SimLoop(1)
     hands = WorkingHands(loop)
-    fair = Fairness(hands, NodeStats())
+    fair = Fairness(hands, NodeStats(), no_quotas)
     waited_ms: list[float] = []
     joined = 0
 
@@ -327,7 +349,7 @@ def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() 
 def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
     loop = SimLoop(1)
     hands = WorkingHands(loop)
-    fair = Fairness(hands, NodeStats())
+    fair = Fairness(hands, NodeStats(), no_quotas)
 
     async def question() -> None:
         hands.at_ms += 50

@@ -6,7 +6,7 @@ from typing import Any
 from data_plane.log.layout import partition_directory
 from data_plane.metadata.image import ClusterImage
 from data_plane.node.environment import Environment
-from data_plane.node.ports import Clock
+from data_plane.node.ports import WorkClock
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.removal import Removal
@@ -23,7 +23,7 @@ NOBODY: Any = None
 
 
 def removal_of(
-    storage: Miniature, clock: Clock, stats: NodeStats, due: DueWork, committer: Committer
+    storage: Miniature, clock: WorkClock, stats: NodeStats, due: DueWork, committer: Committer
 ) -> Removal:
     environment = Environment(
         config=CONFIG, clock=clock, rng=NOBODY, transport=NOBODY, disk=storage.disk, stats=stats

@@ -18,7 +18,7 @@ from data_plane.throttling.spare import ALWAYS
 from penstock.contract import methods
 from penstock.contract.v1 import groups_pb2 as pb
 from tests.unit.authz.setup import ACME, GLOBEX
-from tests.unit.node.admission.test_fairness import Hands
+from tests.unit.node.admission.test_fairness import Hands, no_quotas
 from tests.unit.node.admission.test_gate import gate, of
 from tests.unit.node.serving.delays import Delays
 
@@ -51,7 +51,7 @@ def test_a_beat_is_of_a_member_that_has_joined_and_changes_nothing(
 @pytest.mark.pure  # its handlers stand in for those of many classes
 def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     hands, (door, _) = Hands(), gate()
-    fair = Fairness(hands, NodeStats())
+    fair = Fairness(hands, NodeStats(), no_quotas)
     unlimited = RequestTurns(
         lambda limit: None, lambda tenant, key_id, name: None, hands, NodeStats(), Delays()
     )
@@ -109,7 +109,7 @@ def test_a_beat_counts_as_a_request_and_goes_on_where_other_calls_are_refused() 
     )
     names = ("streams", "calls", "groups", "proofs", "commitments", "deletion", "scrubber", "key_reports")
     parts: Any = SimpleNamespace(**dict.fromkeys(names, MagicHands()))
-    service = client_service(parts, door, Fairness(hands, NodeStats()), requests)
+    service = client_service(parts, door, Fairness(hands, NodeStats(), no_quotas), requests)
 
     async def story() -> None:
         await service.turn(methods.GROUP_HEARTBEAT, of(ACME), request(1))

@@ -10,17 +10,21 @@ from data_plane.broker.clock import SystemRng
 from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
+from data_plane.metadata.model import TenantQuotas
 from data_plane.metering.increments import RequestTally
+from data_plane.node.admission.fairness import Fairness
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.loop import SimLoop
+from penstock.contract import errors
 from penstock.contract.errors import CorruptLog
 from penstock.contract.frames import unpack_frame
 from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.service_levels import FETCH
+from tests.unit.node.admission.test_fairness import no_quotas
 from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.storage import CONFIG
 
@@ -133,7 +137,8 @@ def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest
             NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
             metering=anything,
             budgets=no_budgets(),
-            tally=RequestTally(TenantId("t"), FETCH), turns=anything, requests=anything,
+            tally=RequestTally(TenantId("t"), FETCH),
+            turns=Fairness(clock, NodeStats(), no_quotas).of(TenantId("t")), requests=anything,
             begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
         for number in range(5):
@@ -149,6 +154,64 @@ def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest
             await heard.is_read.wait()
         sending.cancel()
         assert [[push.handle for push in frame.pushes] for frame in heard.frames] == [[4]]
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
+class Counted(Heard):
+    """It is the reader too, and counts by how much limits delay it."""
+
+    tenant, number = TenantId("t"), 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delayed_ms = 0
+
+    def throttled(self, tenant: TenantId, principal: int, milliseconds: int) -> None:
+        self.delayed_ms += milliseconds
+
+
+@pytest.mark.pure  # stand-ins
+def test_pushes_to_a_tenant_above_its_limit_of_processor_time_wait_and_errors_do_not() -> None:
+    loop = SimLoop(1)
+    clock = SimClock(loop)
+    fair = Fairness(clock, NodeStats(), lambda tenant: TenantQuotas(broker_processor_ms_per_s=1))
+
+    async def work() -> None:
+        loop.work(0.003)
+
+    async def story() -> None:
+        heard = Counted()
+        anything = cast(Any, heard)
+        stream = ConsumeStream(
+            anything, anything, anything, lambda where: anything, anything, CONFIG, clock,
+            NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
+            metering=anything,
+            budgets=no_budgets(),
+            tally=RequestTally(TenantId("t"), FETCH),
+            turns=fair.of(TenantId("t")), requests=anything,
+            begin_turn=lambda: Turn(clock, SystemRng()),
+        )  # fmt: skip
+        await fair.of(TenantId("t")).charged(work)
+        wanted = pb.ConsumeOpen(handle=1, topic_id=bytes(16), offset=END, credit_bytes=99)
+        stream._open(wanted, "")
+        stream._refuse(9, 1, errors.InvalidRequest("no such partition"))
+        sending = asyncio.create_task(stream._send())
+        await asyncio.sleep(0.1)
+        assert [push.handle for frame in heard.frames for push in frame.pushes if push.error] == [9]
+        wanted.handle, wanted.generation = 2, 2
+        stream._open(wanted, "")
+        stream._wake.set()
+        told = len(heard.frames)
+        await asyncio.sleep(1.0)
+        assert len(heard.frames) == told
+        await asyncio.sleep(3.0)
+        assert [push.handle for frame in heard.frames[told:] for push in frame.pushes] == [2]
+        assert heard.delayed_ms > 1_000
+        sending.cancel()
 
     try:
         loop.run_until_complete(story())

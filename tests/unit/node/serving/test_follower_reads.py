@@ -11,6 +11,7 @@ import pytest
 from data_plane.broker.clock import SystemRng
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metering.increments import RequestTally
+from data_plane.node.admission.fairness import Fairness
 from data_plane.node.replicas.reading_rights import require_position, right_to_read
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.consume_stream import ConsumeStream
@@ -26,6 +27,7 @@ from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.service_levels import FETCH
 from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import Miniature
+from tests.unit.node.admission.test_fairness import no_quotas
 from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.replicas.test_follower_stream import FOLLOWER, ME, OTHER, led
 from tests.unit.node.storage import CONFIG
@@ -67,7 +69,8 @@ class Reader:
             metering=anything,
             budgets=no_budgets(),
             tally=RequestTally(TenantId("t"), FETCH),
-            turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),
+            turns=Fairness(clock, self.stats, no_quotas).of(TenantId("t")), requests=anything,
+            begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
 
     def open(

@@ -21,7 +21,7 @@ from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import TURN_MS
 from data_plane.testkit.loop import SimLoop
-from data_plane.throttling.pacing import Pace
+from data_plane.throttling.pacing import BURST_MS, Pace
 from data_plane.throttling.refusals import AT_ONCE
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
@@ -29,9 +29,11 @@ from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.records.batch import BATCH_HEADER_BYTES
 from penstock.rules.service_levels import PRODUCE
 from tests.unit.authz.setup import ACME, NOW_MS, Tenants, key_number
 from tests.unit.log.miniature import Miniature
+from tests.unit.node.admission.test_fairness import no_quotas
 from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.serving.delays import Delays
 from tests.unit.node.storage import committer_of
@@ -64,6 +66,9 @@ class Slow:
         return NOW_MS + int(self.passed_ms)
 
     def monotonic_ms(self) -> float:
+        return self.passed_ms
+
+    def processor_ms(self) -> float:
         return self.passed_ms
 
     def find(self, where: TopicPartition) -> Replica | None:
@@ -152,7 +157,7 @@ def stream_of(
         budgets=no_budgets(),
         tally=RequestTally(ACME, PRODUCE),
         throttled=partial(delays or Delays(), ACME, 1),
-        turns=turns or Fairness(slow, slow.stats).of(ACME),
+        turns=turns or Fairness(slow, slow.stats, no_quotas).of(ACME),
     )
 
 
@@ -196,7 +201,7 @@ def test_a_key_that_is_revoked_meanwhile_has_nothing_more_taken() -> None:
 
 def waited_s(slow: Slow, loop: SimLoop) -> float:
     """Between two frames of a tenant that was refused nearly as much as goes at once when the first has been taken."""
-    fair = Fairness(slow, slow.stats)
+    fair = Fairness(slow, slow.stats, no_quotas)
     forgotten = BATCHES // PER_TURN * TURN_MS * limits.REFUSED_BATCHES_PER_S_MAX / 1_000
     fair.refused(ACME, AT_ONCE + int(forgotten) - 30)
     wire = Wire(frame())
@@ -232,3 +237,87 @@ def test_what_is_too_small_to_be_a_batch_is_refused_at_once_however_slow_the_ten
         asyncio.run(stream_of(slow, pace=pace).serve())
     assert slow.refused == list(range(BATCHES))
     assert pace.clears_in_ms(0) == 0, "it was not asked"
+
+
+def frame_of(partition: int, size: int = 1) -> bytes:
+    head = pb.ProduceHead(acks=-1)
+    head.batches.add(id=partition, topic_id=TOPIC_ID, partition=partition, size=size)
+    return pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [bytes(size)])
+
+
+class Patient(Wire):
+    """The client goes once the broker has looked for what it sent."""
+
+    def __init__(self, frame: bytes, taken: asyncio.Event) -> None:
+        super().__init__(frame)
+        self._taken = taken
+
+    async def receive(self) -> bytes:
+        if not self.frames:
+            await self._taken.wait()
+        return await super().receive()
+
+
+def test_what_the_rate_delayed_is_charged_to_its_tenant_when_it_is_taken() -> None:
+    slow = Slow()
+    slow.lead_elsewhere()
+    fair = Fairness(slow, slow.stats, no_quotas)
+    pace = Pace(1_000)
+    pace.enter(100 + int(pace.bytes_per_s), 0.0)
+    began_ms = 0.0
+
+    async def time_passes() -> None:
+        nonlocal began_ms
+        for _ in range(20):  # it comes, and waits
+            await asyncio.sleep(0)
+        slow.passed_ms = began_ms = 2_000.0
+
+    async def story() -> None:
+        passing = asyncio.create_task(time_passes())
+        wire = Patient(frame_of(1, BATCH_HEADER_BYTES), slow.has_begun)
+        with pytest.raises(ConnectionLost):
+            await stream_of(slow, wire, fair.of(ACME), pace).serve()
+        await passing
+
+    asyncio.run(story())
+    assert slow.refused == [1] and slow.passed_ms > began_ms
+    assert fair._use.of(ACME, slow.passed_ms) == pytest.approx(slow.passed_ms - began_ms)
+
+
+class Working(Slow):
+    """Its clock goes on with the loop's virtual time too."""
+
+    def monotonic_ms(self) -> float:
+        assert self._loop is not None
+        return self.passed_ms + self._loop.time() * 1_000
+
+
+class Open(Wire):
+    """The client is there, also when it has sent all."""
+
+    @property
+    def is_gone(self) -> bool:
+        return False
+
+
+def test_a_stream_whose_tenant_is_above_its_limit_of_processor_time_waits_with_its_next_frame() -> None:
+    loop = SimLoop(1)
+    slow, delays = Working(loop), Delays()
+    slow.lead_elsewhere()
+    fair = Fairness(slow, slow.stats, lambda tenant: TenantQuotas(broker_processor_ms_per_s=10))
+    wire = Open(frame())
+    wire.frames.append(frame())
+
+    async def story() -> None:
+        with pytest.raises(ConnectionLost):
+            await stream_of(slow, wire, fair.of(ACME), delays=delays).serve()
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+    assert slow.refused == [*range(BATCHES), *range(BATCHES)], "nothing is lost"
+    owed_ms = BATCHES / PER_TURN * TURN_MS - 10 * BURST_MS / 1_000
+    waited_ms = (slow.refused_s[BATCHES] - slow.refused_s[BATCHES - 1]) * 1_000
+    assert owed_ms * 100 * 0.9 <= waited_ms <= owed_ms * 100 * 1.1
+    assert sum(told[2] for told in delays.told) == slow.stats.processor_throttled_ms > 0

@@ -12,7 +12,7 @@ from data_plane.node.stats import NodeStats
 from data_plane.testkit.store import SimulatedStore
 from penstock.contract.v1 import log_pb2 as pb
 from tests.unit.authz.setup import ACME
-from tests.unit.node.admission.test_fairness import Hands
+from tests.unit.node.admission.test_fairness import Hands, no_quotas
 from tests.unit.node.admission.test_gate import gate, of
 from tests.unit.node.serving.delays import Delays
 from tests.unit.node.storage import CONFIG
@@ -41,7 +41,7 @@ def test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced() -> 
             store,
             lambda where: None,
             lambda tenant, code: None,
-            Fairness(Hands(), NodeStats()),
+            Fairness(Hands(), NodeStats(), no_quotas),
             requests=RequestTurns(
                 lambda limit: None, lambda tenant, key_id, name: None, Hands(), NodeStats(), Delays()
             ),

@@ -16,11 +16,12 @@ from data_plane.broker.server import Listener
 from data_plane.broker.strangers import Strangers
 from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import TenantTurns
+from data_plane.node.admission.pace_lines import SIGN_MS
 from data_plane.node.leasing.pacing import REQUEST_UNITS
 from data_plane.node.ports import Caller, Connection, Service, anyone, at_once
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.serving.consume_stream import ConsumeStream
-from data_plane.node.serving.request_turns import SIGN_MS, RequestTurns
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.tasks import Turn
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import Pace
@@ -159,8 +160,13 @@ class Broker:
 class AtOnce:
     """Nobody uses more than their share."""
 
-    async def turn(self) -> None:
+    async def turn(self, *_: object) -> int:
         """Now."""
+        return 0
+
+    async def within_limit(self) -> int:
+        """It is."""
+        return 0
 
     async def charged(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await work()

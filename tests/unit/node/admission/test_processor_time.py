@@ -1,0 +1,253 @@
+"""A tenant's limit of processor time: above it its work waits, and neighbours feel no more than what it has used."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from data_plane.metadata.model import TenantQuotas
+from data_plane.node.admission.fairness import Fairness
+from data_plane.node.admission.pace_lines import SIGN_MS
+from data_plane.node.admission.processor_time import CALL_WAIT_MS_MAX, OWED_MS_MAX, PROCESSOR_RATE
+from data_plane.node.ports import CallFailed, ConnectionLost
+from data_plane.node.stats import NodeStats
+from data_plane.testkit.clock import SimClock
+from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.pacing import BURST_MS
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import TenantId
+from tests.unit.node.admission.test_fairness import GREEDY, MODEST
+
+STREAMS = 50
+PIECE_MS, EVERY_MS = 0.15, 15.0
+"""Of each stream: together half of a processor, which no share bounds."""
+STEPS, STEP_MS = 10, 0.05
+"""Rounds that a neighbour's message takes: it is read, appended, made durable, copied and answered."""
+LIMIT = 100
+
+
+class Wire:
+    """A connection, as far as who waits looks at it."""
+
+    peer = "client"
+
+    def __init__(self) -> None:
+        self.is_gone = False
+        self._wake: Callable[[], None] | None = None
+
+    def when_gone(self, wake: Callable[[], None] | None) -> None:
+        self._wake = wake
+
+    def go(self) -> None:
+        self.is_gone = True
+        if self._wake is not None:
+            self._wake()
+
+
+class Broker:
+    """Its event loop, whose time goes on with the work that is done on it."""
+
+    def __init__(self, ms_per_s: int) -> None:
+        self.loop = SimLoop(1)
+        self.clock, self.stats = SimClock(self.loop), NodeStats()
+        self.quotas = {GREEDY: TenantQuotas(broker_processor_ms_per_s=ms_per_s)}
+        self.fair = Fairness(self.clock, self.stats, lambda tenant: self.quotas.get(tenant, TenantQuotas()))
+        self.worked_ms = dict.fromkeys((GREEDY, MODEST), 0.0)
+        self.waited_ms = dict.fromkeys((GREEDY, MODEST), 0)
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None:
+        try:
+            self.loop.run_until_complete(story)
+        finally:
+            self.loop.close()
+
+    async def work(self, milliseconds: float) -> None:
+        self.loop.work(milliseconds / 1_000)
+
+    async def piece(self, tenant: TenantId, milliseconds: float) -> None:
+        """One frame, in its turn."""
+        turns = self.fair.of(tenant)
+        waited_ms = await turns.turn()
+        self.waited_ms[tenant] += waited_ms
+        await turns.charged(lambda: self.work(milliseconds))
+        self.worked_ms[tenant] += milliseconds
+
+    async def stream(
+        self, tenant: TenantId, milliseconds: float = PIECE_MS, every_ms: float = EVERY_MS
+    ) -> None:
+        """A client that sends the next frame a while after the broker has taken one."""
+        while True:
+            await self.piece(tenant, milliseconds)
+            await asyncio.sleep(every_ms / 1_000)
+
+    async def messages_ms(self, count: int = 200) -> list[float]:
+        """How long each message of the modest tenant took, the shortest first."""
+        took_ms = []
+        for _ in range(count):
+            await asyncio.sleep(0.01)
+            began_ms = self.clock.monotonic_ms()
+            for _ in range(STEPS):
+                await self.piece(MODEST, STEP_MS)
+                await asyncio.sleep(0.0001)
+            took_ms.append(self.clock.monotonic_ms() - began_ms)
+        return sorted(took_ms)
+
+
+async def ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def beside_streams(ms_per_s: int) -> tuple[list[float], Broker]:
+    """Messages of the modest tenant beside the greedy one's streams."""
+    broker, took_ms = Broker(ms_per_s), list[float]()
+
+    async def story() -> None:
+        streams = [asyncio.create_task(broker.stream(GREEDY)) for _ in range(STREAMS)]
+        await asyncio.sleep(1.0)
+        took_ms.extend(await broker.messages_ms())
+        await ended(streams)
+
+    broker.run(story())
+    return took_ms, broker
+
+
+def beside_work_without_calls(per_s: float) -> list[float]:
+    """The same beside something that takes as many milliseconds a second of the processor, a piece at a time."""
+    broker, took_ms = Broker(0), list[float]()
+
+    async def others() -> None:
+        while True:
+            broker.loop.work(PIECE_MS / 1_000)
+            await asyncio.sleep(PIECE_MS / per_s)
+
+    async def story() -> None:
+        working = asyncio.create_task(others())
+        took_ms.extend(await broker.messages_ms())
+        await ended([working])
+
+    broker.run(story())
+    return took_ms
+
+
+def test_fifty_streams_above_the_limit_cost_a_neighbour_what_the_same_load_without_calls_does() -> None:
+    beside_calls, broker = beside_streams(LIMIT)
+    without = beside_work_without_calls(LIMIT)
+    p50, p99 = len(without) // 2, len(without) * 99 // 100
+    assert beside_calls[p50] <= without[p50] * 1.1
+    assert beside_calls[p99] <= without[p99] + 2 * PIECE_MS
+    assert broker.waited_ms[GREEDY] > 0 and broker.waited_ms[MODEST] == 0
+    unlimited, _ = beside_streams(0)
+    assert unlimited[p99] > 2 * beside_calls[p99], "it is the limit that helps"
+
+
+def test_a_tenant_above_its_limit_gets_all_of_it_and_no_more_than_its_burst_and_a_piece_above() -> None:
+    broker = Broker(LIMIT)
+
+    async def story() -> None:
+        streams = [asyncio.create_task(broker.stream(GREEDY)) for _ in range(STREAMS)]
+        await asyncio.sleep(10.0)
+        await ended(streams)
+
+    broker.run(story())
+    assert 10 * LIMIT * 0.97 <= broker.worked_ms[GREEDY] <= LIMIT * (10 + BURST_MS / 1_000) + PIECE_MS
+    assert broker.stats.processor_throttled > 100
+    assert broker.stats.processor_throttled_ms == pytest.approx(broker.waited_ms[GREEDY], rel=0.05)
+
+
+def test_a_tenant_below_its_limit_is_never_delayed() -> None:
+    broker = Broker(LIMIT)
+
+    async def story() -> None:
+        streams = [asyncio.create_task(broker.stream(GREEDY, every_ms=100.0)) for _ in range(STREAMS)]
+        await asyncio.sleep(10.0)
+        await ended(streams)
+
+    broker.run(story())
+    assert broker.worked_ms[GREEDY] > 0.5 * 10 * LIMIT
+    assert broker.stats.processor_throttled == 0
+
+
+def test_a_higher_limit_counts_for_what_waits_and_none_lets_all_go() -> None:
+    broker = Broker(1)
+
+    async def story() -> None:
+        await broker.piece(GREEDY, 5.0)
+        waiting = [asyncio.create_task(broker.piece(GREEDY, 1.0)) for _ in range(3)]
+        await asyncio.sleep(1.0)
+        assert not any(task.done() for task in waiting)
+        broker.quotas[GREEDY] = TenantQuotas(broker_processor_ms_per_s=1_000)
+        await asyncio.wait_for(waiting[0], 0.3)
+        broker.quotas[GREEDY] = TenantQuotas(broker_processor_ms_per_s=1)
+        await asyncio.sleep(0.3)
+        broker.quotas[GREEDY] = TenantQuotas()
+        await asyncio.wait_for(asyncio.gather(*waiting), 0.6)
+
+    broker.run(story())
+
+
+def test_what_is_charged_makes_nobody_wait_longer_than_streams_are_kept() -> None:
+    broker = Broker(1)
+
+    async def story() -> None:
+        for _ in range(3):
+            await broker.fair.of(GREEDY).charged(lambda: broker.work(9.0))
+        waited_ms = await broker.fair.turn(GREEDY)
+        assert OWED_MS_MAX * 0.8 <= waited_ms <= OWED_MS_MAX + 9_000
+
+    broker.run(story())
+
+
+def test_a_stream_that_waits_gives_signs_and_leaves_the_line_when_its_client_is_gone() -> None:
+    broker, wire, signs = Broker(1), Wire(), list[float]()
+
+    async def story() -> None:
+        await broker.piece(GREEDY, 9.0)
+        turns = broker.fair.of(GREEDY)
+        first = asyncio.create_task(turns.turn(wire, lambda: signs.append(broker.loop.time())))  # type: ignore[arg-type]
+        await asyncio.sleep(SIGN_MS * 1.2 / 1_000)
+        assert len(signs) == 1
+        second = asyncio.create_task(turns.turn())
+        await asyncio.sleep(0.01)
+        wire.go()
+        with pytest.raises(ConnectionLost):
+            await first
+        assert await second > 0
+
+    broker.run(story())
+
+
+def test_a_call_that_has_waited_too_long_is_refused_with_the_limit_its_use_and_when_it_clears() -> None:
+    broker = Broker(1)
+
+    async def story() -> None:
+        await broker.piece(GREEDY, 9.0)
+        began_ms = broker.clock.monotonic_ms()
+        with pytest.raises(CallFailed) as refused:
+            await broker.fair.turn_of_question(GREEDY)
+        assert broker.clock.monotonic_ms() - began_ms == pytest.approx(CALL_WAIT_MS_MAX, abs=5)
+        assert refused.value.code == ErrorCode.THROTTLED
+        said = f"{PROCESSOR_RATE} of the tenant is reached: 1 ms a second at this broker, all used, and 0 calls and"
+        assert str(refused.value).startswith(f"{said} streams wait; clears in ")
+        assert await broker.fair.turn_of_question(GREEDY, beat=True) == 0, "a sign of life does not wait"
+
+    broker.run(story())
+    assert broker.stats.processor_refused == broker.stats.limit_refusals.of(GREEDY, PROCESSOR_RATE) == 1
+
+
+def test_the_burst_of_a_tenant_counts_here_too() -> None:
+    broker = Broker(LIMIT)
+    broker.quotas[GREEDY] = replace(broker.quotas[GREEDY], rate_burst_ms=5_000)
+
+    async def story() -> None:
+        for _ in range(49):
+            await broker.piece(GREEDY, 10.0)
+        assert broker.waited_ms[GREEDY] == 0
+        for _ in range(20):
+            await broker.piece(GREEDY, 10.0)
+
+    broker.run(story())
+    assert broker.waited_ms[GREEDY] > 0
