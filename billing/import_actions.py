@@ -261,7 +261,9 @@ def _import_issues(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     if data.windows is not None and not data.windows:
         return 0, 0, []
     key, values = ("src_partition", "first_missing"), ("missing",)
-    wanted = {tuple(row[name] for name in key): _checked(data, row, key, values) for row in data.rows}
+    wanted: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in data.rows:
+        _add(data, wanted, tuple(row[name] for name in key), _checked(data, row, key, values))
     known = {
         tuple(row[name] for name in key): row for row in CoverageIssue.objects.values("pk", *key, *values)
     }
@@ -272,8 +274,8 @@ def _import_cut_usage(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported
     return _import_of_cuts(
         CutUsage,
         data,
-        key=("topic_id", "partition", "log_generation", "day", "meter"),
-        values=("topic", "quantity", "first_offset", "end_offset"),
+        key=("topic_id", "topic", "partition", "log_generation", "day", "meter"),
+        values=("quantity", "first_offset", "end_offset"),
     )
 
 
@@ -374,9 +376,8 @@ def _sync(
             continue
         if not data.has(_day_of(row[time])):
             raise DataSetRefused(f"{data.name} run {data.run_id}: a row of {row[time]} is in another window")
-        wanted[tenant.pk, *(row[name] for name in key)] = _checked(data, row, key, values) | {
-            "tenant": tenant
-        }
+        key_values = (tenant.pk, *(row[name] for name in key))
+        _add(data, wanted, key_values, _checked(data, row, key, values) | {"tenant": tenant})
     manager = model._default_manager
     known = {
         (row["tenant_id"], *(row[name] for name in key)): row
@@ -422,7 +423,7 @@ def _import_of_cuts(
     by_cut: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for row in data.rows:
         key_values = tuple(row[name] for name in key)
-        by_cut.setdefault(row["cut_id"], {})[key_values] = _checked(data, row, key, values)
+        _add(data, by_cut.setdefault(row["cut_id"], {}), key_values, _checked(data, row, key, values))
     tenant_of = {row["cut_id"]: row["tenant"] for row in data.rows}
     # `finalize` takes the same lock, so that no row changes while an invoice is issued.
     drafts = (
@@ -453,8 +454,38 @@ def _import_of_cuts(
             wanted = {key_values: row | owner for key_values, row in rows.items()}
             changed += _write(model, wanted, known, values)
         else:
-            disagreements.extend(_differences(cut_id, rows, known, values))
+            without = [name for name in key if name != "topic"]
+            compared = [name for name in values if name != "topic"]
+            now, then = (_without_names(some.values(), without, compared) for some in (rows, known))
+            disagreements.extend(_differences(cut_id, now, then, compared))
     return changed, skipped, disagreements
+
+
+def _add(
+    data: DataSet,
+    rows: dict[tuple[Any, ...], dict[str, Any]],
+    key_values: tuple[Any, ...],
+    fields: dict[str, Any],
+) -> None:
+    """Add a row. Raises `DataSetRefused` for a second one with the same key: one of the two would be lost."""
+    if key_values in rows:
+        raise DataSetRefused(f"{data.name} run {data.run_id}: two rows of {'/'.join(map(str, key_values))}")
+    rows[key_values] = fields
+
+
+def _without_names(
+    rows: Iterable[Row], key: Sequence[str], values: Sequence[str]
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Rows by their key without the topic's name, which is a label: ranges that differ by it alone are one."""
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        fields = {name: row[name] for name in values}
+        other = merged.setdefault(tuple(row[name] for name in key), fields)
+        if other is not fields:
+            other["quantity"] += fields["quantity"]
+            other["first_offset"] = min(other["first_offset"], fields["first_offset"])
+            other["end_offset"] = max(other["end_offset"], fields["end_offset"])
+    return merged
 
 
 def _by_public_id(ids: Sequence[str]) -> models.QuerySet[Cut]:

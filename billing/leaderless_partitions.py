@@ -30,18 +30,20 @@ def with_partitions(tenant: Tenant, report: MonthReport, opened: Opened) -> Mont
         )
     except (BrokerUnavailable, InvalidRequest):
         return replace(report, leaderless_partitions=None)
-    sums: dict[tuple[str, str, int], int] = defaultdict(int)
+    sums: dict[tuple[str, int], int] = defaultdict(int)
     for row in rows:
-        sums[row.topic, row.topic_id, row.partition] += row.quantity
-    longest = sorted(sums, key=lambda key: (-sums[key], key))
+        sums[row.topic_id, row.partition] += row.quantity
+    # A topic that was restored under another name is one, under its last one.
+    names = {row.topic_id: row.topic for row in sorted(rows, key=lambda row: row.day)}
+    longest = sorted(sums, key=lambda key: (-sums[key], names[key[0]], key))
     return replace(
         report,
         leaderless_partitions=tuple(
             LeaderlessPartition(
-                topic=topic, topic_id=topic_id, partition=partition, seconds=sums[key] // SECOND_MS
+                topic=names[topic_id], topic_id=topic_id, partition=partition, seconds=sums[key] // SECOND_MS
             )
             for key in longest[:PARTITIONS_MAX]
-            for topic, topic_id, partition in [key]
+            for topic_id, partition in [key]
         ),
         leaderless_partitions_more=max(0, len(longest) - PARTITIONS_MAX),
     )

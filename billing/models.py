@@ -210,7 +210,9 @@ class CutCoverage(LogPart):
 
 
 class CutUsage(LogPart):
-    """Usage of one partition on one day, up to a cut (data set `cut_usage`). Invoices bill it."""
+    """Usage of one partition on one day, up to a cut (data set `cut_usage`). Invoices bill it. A topic that is restored
+    under another name has two rows of that day, a range of offsets for each name.
+    """
 
     cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="usage")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
@@ -226,7 +228,7 @@ class CutUsage(LogPart):
     class Meta:
         constraints = (
             models.UniqueConstraint(
-                fields=["cut", "topic_id", "partition", "log_generation", "day", "meter"],
+                fields=["cut", "topic_id", "topic", "partition", "log_generation", "day", "meter"],
                 name="billing_one_usage_a_day",
             ),
         )

@@ -18,6 +18,7 @@ from billing.forecasting import Basis, Forecast, Range
 from billing.models import UsageDay
 from billing.open_times import open_ms
 from billing.running_costs import running_begins, running_credit
+from billing.topic_names import last_name
 from penstock.contract.errors import NotFound
 from penstock.rules import charges, rating
 from penstock.rules.meters import BY_ZONE, in_order
@@ -370,14 +371,15 @@ def _priced(
 
 
 def _topics(tenant: Tenant, day: date, meter: str, *, upwards: bool) -> tuple[TopicPart, ...]:
-    """Those that made the most of the difference."""
+    """Those that made the most of the difference. A topic that was restored under another name has the last one."""
     before = day - timedelta(days=_TOPIC_DAYS)
+    of_days = UsageDay.objects.filter(tenant=tenant, meter=meter, day__gte=before, day__lte=day)
     rows: Any = (
-        UsageDay.objects.filter(tenant=tenant, meter=meter, day__gte=before, day__lte=day)
-        .values("topic")
+        of_days.values("topic_id")
         .annotate(
             then=Coalesce(Sum("quantity", filter=Q(day=day)), 0),
             earlier=Coalesce(Sum("quantity", filter=Q(day__lt=day)), 0),
+            topic=last_name(of_days),
         )
         .annotate(apart=F("then") * _TOPIC_DAYS - F("earlier"))
     )

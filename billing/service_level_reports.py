@@ -17,6 +17,7 @@ from billing.service_level_models import (
     SlaMinute,
     SlaSlow,
 )
+from billing.topic_names import last_name
 from billing.voids import voids_of
 from penstock.contract import documents
 from penstock.contract.errors import NotFound
@@ -381,10 +382,10 @@ def _latencies(tenant: Tenant, first: date, end: date) -> tuple[Latencies, ...]:
 
 def _leaderless(tenant: Tenant, first: date, end: date) -> tuple[Leaderless, ...]:
     rows = UsageDay.objects.filter(tenant=tenant, meter=LEADERLESS, day__gte=first, day__lt=end)
-    totals = rows.values_list("topic", "topic_id").annotate(total=Sum("quantity"))
+    totals = rows.values_list("topic_id").annotate(total=Sum("quantity"), name=last_name(rows))
     return tuple(
-        Leaderless(topic=topic, topic_id=topic_id, seconds=total // SECOND_MS)
-        for topic, topic_id, total in totals.order_by("-total", "topic", "topic_id")[:LEADERLESS_MAX]
+        Leaderless(topic=name, topic_id=topic_id, seconds=total // SECOND_MS)
+        for topic_id, total, name in totals.order_by("-total", "name", "topic_id")[:LEADERLESS_MAX]
     )
 
 

@@ -9,6 +9,9 @@ later cut. The same holds after a final reading that announces no last one (olde
 When a loss was declared between two cuts, the earlier cut may end above the start of the new generation. The log does
 not contain what it counted there. The later cut then has reversals: rows of the old generation with negative
 quantities. The earlier cut does not change.
+
+Usage stands under the name that the topic had at its point, so a topic that is restored under another name within a day
+has two ranges of that day. Coverage has the name that the cut's reading says. A later name changes neither.
 """
 
 from collections.abc import Sequence
@@ -17,7 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from data_plane.contract.usage_pb2 import CUT, FINAL
-from spark_usage.datasets import QUANTITY
+from spark_usage.datasets import CUT_USAGE, QUANTITY
 from spark_usage.readings import PARTITION, POINT
 
 _CUT = ("tenant", "cut_id")
@@ -61,21 +64,23 @@ def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
         "end_ms", F.when(F.col("told_end_ms") > 0, F.col("told_end_ms")).otherwise(F.col("taken_ms"))
     )
     # A rejected reading counts only where there is no other.
-    worth = F.struct(F.col("point").isNull(), ~F.col("last"), -F.col("log_generation"), "end_offset")
+    worth = F.struct(
+        F.col("point").isNull(), ~F.col("last"), -F.col("log_generation"), "end_offset", "made_ms", "topic"
+    )
     answers = (
         made.join(usable, [*POINT, "totals"], "left")
         .groupBy(*_CUT, *PARTITION)
         .agg(
             F.min_by("point", worth).alias("answer"),
+            F.min_by("topic", worth).alias("topic_then"),
             F.max("last").alias("last"),
         )
         .withColumn("answered", F.lit(True))
     )
     partitions = good.groupBy(*PARTITION).agg(
         F.min("tenant").alias("tenant"),
-        F.max("topic").alias("topic"),
         F.min(F.when(F.col("accepted_ms") >= 0, F.col("accepted_ms"))).alias("began_ms"),
-        F.max(F.struct("log_generation", "end_offset")).alias("known"),
+        F.max(F.struct("log_generation", "end_offset", "topic")).alias("known"),
     )
     given_up = (
         readings.where((F.col("reading_kind") == FINAL) & ~F.col("last"))
@@ -98,6 +103,7 @@ def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
         .withColumn("behind", F.coalesce(F.col("answer") < F.col("previous"), F.lit(False)))
         .withColumn("mark", F.when(~F.col("behind"), F.col("answer")))
         .withColumn("rejected", F.col("answered").isNotNull())
+        .withColumn("topic", F.coalesce("topic_then", "known.topic"))
         .select(*_CUT, *PARTITION, "topic", "mark", "previous", "rejected", "known")
     )
 
@@ -183,17 +189,31 @@ def cut_usage(marks: DataFrame, intervals: DataFrame, starts: DataFrame) -> Data
         _signed("messages_in", "messages", "bytes_in", "bytes"),
     )  # fmt: skip
     rows = added.select(*columns).unionByName(removed.select(*columns))
-    return (
-        rows.where("first_offset < end_offset")
-        .groupBy(
-            "cut_id", "tenant", "topic_id", "topic", "partition", "log_generation", "day", "metered.meter"
-        )
-        .agg(
-            F.sum("metered.quantity").cast(QUANTITY).alias("quantity"),
-            F.min("first_offset").alias("first_offset"),
-            F.max("end_offset").alias("end_offset"),
-        )
+    rows = rows.select(*(name for name in rows.columns if name != "metered"), "metered.*")
+    by_name = _summed(rows.where("first_offset < end_offset"))
+    return _summed(_without_crossing_names(by_name))
+
+
+def _summed(rows: DataFrame) -> DataFrame:
+    """By the key of `cut_usage`."""
+    return rows.groupBy(*CUT_USAGE.key_names).agg(
+        F.sum("quantity").cast(QUANTITY).alias("quantity"),
+        F.min("first_offset").alias("first_offset"),
+        F.max("end_offset").alias("end_offset"),
     )
+
+
+def _without_crossing_names(by_name: DataFrame) -> DataFrame:
+    """The rows, in which the ranges of a day's names follow one another. Where they would cross, as the topic had one
+    name, then another and then the first one again, all of the day has the last name.
+    """
+    day = Window.partitionBy(*(name for name in CUT_USAGE.key_names if name != "topic"))
+    before = day.orderBy("first_offset", "end_offset").rowsBetween(Window.unboundedPreceding, -1)
+    crosses = F.coalesce(F.col("first_offset") < F.max("end_offset").over(before), F.lit(False))
+    last_name = F.max(F.struct("end_offset", "topic")).over(day).getField("topic")
+    crossed = by_name.withColumn("crosses", crosses)
+    topic = F.when(F.bool_or("crosses").over(day), last_name).otherwise(F.col("topic"))
+    return crossed.withColumn("topic", topic).drop("crosses")
 
 
 def _signed(first: str, first_value: str, second: str, second_value: str) -> Column:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from data_plane.contract.usage_pb2 import GENERATION_START, PERIODIC
+from data_plane.contract.usage_pb2 import CUT, GENERATION_START, PERIODIC
 
 PARTITION = ("topic_id", "partition")
 POINT = (*PARTITION, "log_generation", "end_offset")
@@ -27,23 +27,32 @@ _TOTALS = 6
 
 
 def points_of(readings: DataFrame) -> DataFrame:
-    """One row a point: `POINT`, tenant, topic, totals, accepted_ms, principal_rows, is_start.
+    """One row a point: `POINT`, tenant, topic, names, totals, accepted_ms, principal_rows, is_start.
 
     When readings disagree, the one with the smallest totals counts; `contradicting` finds the others. A generation
-    ends where the next one begins, with the same totals.
+    ends where the next one begins, with the same totals. `names` are those of the topic in readings of the point, of
+    which it has several when it is restored under another name; `topic` is the one that the point's first cut says.
     """
     best = F.min(
-        F.struct("totals", -F.size("principal_rows"), "accepted_ms", "tenant", "topic", "principal_rows")
+        F.struct("totals", -F.size("principal_rows"), "accepted_ms", "tenant", "principal_rows")
     ).alias("best")
+    in_cut = F.min(F.when(F.col("reading_kind") == CUT, F.struct("cut_end_ms", "topic")))
     is_start = F.max(F.col("reading_kind") == GENERATION_START).alias("is_start")
     return (
         readings.unionByName(_ends_of_older(readings))
         .groupBy(*POINT)
-        .agg(best, is_start)
+        .agg(
+            best,
+            is_start,
+            F.collect_set("topic").alias("names"),
+            in_cut.getField("topic").alias("in_cut"),
+        )
         .select(
             *POINT,
             "is_start",
-            *(f"best.{name}" for name in ("tenant", "topic", "totals", "accepted_ms", "principal_rows")),
+            F.coalesce("in_cut", F.array_min("names")).alias("topic"),
+            "names",
+            *(f"best.{name}" for name in ("tenant", "totals", "accepted_ms", "principal_rows")),
         )
     )
 
@@ -124,14 +133,21 @@ def fallen(readings: DataFrame, seen: DataFrame) -> DataFrame:
 def intervals_of(seen: DataFrame) -> DataFrame:
     """One row an interval and view: its end `POINT`, view, current, tenant, topic, totals at its end, first_offset,
     accepted_ms, messages, bytes, and `shares`: an array of (principal, messages, bytes) that adds up to them.
+
+    Where its end has several names, what was gained until then has the one that the topic had at its beginning, too:
+    a later name changes nothing before it.
     """
     chain = Window.partitionBy(*PARTITION, "view").orderBy("log_generation", "end_offset")
     minute = F.expr("accepted_ms div 60000")
     good = seen.where(~F.col("void") & ~F.col("below"))
     pairs = (
         good.withColumn("minute", minute)
-        .withColumn("before", F.lag(F.struct("end_offset", "totals", "minute", "principal_rows")).over(chain))
+        .withColumn(
+            "before", F.lag(F.struct("end_offset", "totals", "minute", "principal_rows", "names")).over(chain)
+        )
         .withColumn("first_offset", F.coalesce(F.col("before.end_offset"), F.lit(0).cast("long")))
+        .withColumn("stayed", F.array_min(F.array_intersect("names", "before.names")))
+        .withColumn("topic", F.coalesce("stayed", "topic"))
         .withColumn("messages", _gained(0))
         .withColumn("bytes", _gained(1))
         .withColumn("sorted", _sorted_rows())

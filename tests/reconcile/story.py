@@ -61,6 +61,8 @@ class Customer:
     discounts: list[tuple[datetime, int]] = field(default_factory=list)
     begins: datetime = BEGINS
     """The running period."""
+    binned: list[Partition] = field(default_factory=list)
+    """Partitions whose topics are in the recycle bin."""
 
     def discount_at(self, moment: datetime) -> int:
         return next((points for since, points in reversed(self.discounts) if since <= moment), 0)
@@ -155,6 +157,10 @@ class Story:
                     self._discount(discounted, today + timedelta(hours=23, minutes=50), 2_500)
                 case (2, 14):
                     self._close_and_reopen(steady, today)
+                case (2, 18):
+                    self._put_into_the_bin(steady)
+                case (2, 20):
+                    self._restore(steady, "restored")
                 case (2, 28):
                     self._purge(again)
                 case (2, 29):
@@ -192,7 +198,7 @@ class Story:
         for customer in self.customers:
             if customer.row.name == "again" and today >= day(2024, 1, 25) and customer.begins < LEAP_DAY:
                 continue
-            there = customer.partitions
+            there = [partition for partition in customer.partitions if partition not in customer.binned]
             if customer.row.name == "steady" and today == CLOSED_DAY:
                 self._messages(there, today, today + CLOSES)
                 self._messages(there, today + REOPENS, tomorrow)
@@ -212,6 +218,21 @@ class Story:
         self._at(today + REOPENS)
         closing.reopen(ACTOR, customer.row)
         self.say(f"{customer.row.name} was closed and is open again")
+
+    def _put_into_the_bin(self, customer: Customer) -> None:
+        """Its first topic: nothing is written to it, and its brokers say once more what it has."""
+        first = customer.partitions[0].topic_id
+        customer.binned = [partition for partition in customer.partitions if partition.topic_id == first]
+        for partition in customer.binned:
+            partition.look(usage.LEADER_CHANGE)
+
+    def _restore(self, customer: Customer, name: str) -> None:
+        """Under another name, which its brokers say from now on; what they said before may come later."""
+        for partition in customer.binned:
+            partition.topic = name
+            partition.look(usage.LEADER_CHANGE)
+        customer.binned = []
+        self.say(f"{customer.row.name}: a topic is restored as {name}")
 
     def _messages(self, partitions: list[Partition], begins: datetime, ends: datetime) -> None:
         first, after = ms(begins) + 1, ms(ends)

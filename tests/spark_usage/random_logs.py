@@ -36,8 +36,13 @@ class Log:
     cuts: dict[str, tuple[int, int]]
 
 
-def random_log(random: Random, tenant: str, partition: int, cuts: int = 2, losses: float = 0.02) -> Log:
-    """A log of 100 batches; after each one a loss is declared with the probability `losses`."""
+def random_log(
+    random: Random, tenant: str, partition: int, cuts: int = 2, losses: float = 0.02, renames: float = 0
+) -> Log:
+    """A log of 100 batches. After each one a loss is declared with the probability `losses`, and its topic is restored
+    under another name, which a reading of the same point says, with the probability `renames`.
+    """
+    topic = "orders"
     state, generation = State(), 1
     history = [state.copy()]
     log = Log(tenant, partition, [], state, {})
@@ -54,6 +59,7 @@ def random_log(random: Random, tenant: str, partition: int, cuts: int = 2, losse
                 one.size,
                 [(who, *row) for who, row in sorted(one.rows.items())],
                 tenant=tenant,
+                name=topic,
                 partition=partition,
                 generation=generation,
                 kind=kind,
@@ -91,6 +97,10 @@ def random_log(random: Random, tenant: str, partition: int, cuts: int = 2, losse
             log.last = state = history[-1].copy()
             generation += 1
             read(state, pb.GENERATION_START)
+        if renames and random.random() < renames:
+            read(state, pb.LEADER_CHANGE)
+            topic = random.choice(("archive", "orders", "zebra"))
+            read(state, pb.LEADER_CHANGE)
     read(state)
     return log
 

@@ -57,6 +57,7 @@ def reading(
     *,
     tenant: str = "tn_a",
     topic: str = "orders",
+    name: str = "",
     partition: int = 0,
     generation: int = 0,
     kind: int = pb.PERIODIC,
@@ -67,13 +68,14 @@ def reading(
     kept: tuple[int, int, int, int] = (0, 0, 0, 0),
     epoch: int = 1,
 ) -> pb.Reading:
-    """A reading; `rows` are (principal, messages, bytes) of the minute of `at`, `kept` is (since, until, byte-minutes,
-    byte-minutes of all replicas) of the leadership of `epoch`.
+    """A reading; `name` is the topic's, if it is not the one that its id is made from; `rows` are (principal, messages,
+    bytes) of the minute of `at`, `kept` is (since, until, byte-minutes, byte-minutes of all replicas) of the leadership
+    of `epoch`.
     """
     return pb.Reading(
         tenant=tenant,
         topic_id=topic_id(tenant + topic),
-        topic=topic,
+        topic=name or topic,
         partition=partition,
         log_generation=generation,
         end_offset=end_offset,

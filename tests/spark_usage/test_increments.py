@@ -49,13 +49,19 @@ def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_al
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One tenant a history: readings come in any order, twice, or not at all; losses are declared; records are stored
-    twice; a boot's increments come late; records are damaged. All of it is folded as large rounds are, with compiled
-    expressions, and its parts are not.
+    """One tenant a history: readings come in any order, twice, or not at all; losses are declared; topics are restored
+    under other names; records are stored twice; a boot's increments come late; records are damaged. All of it is folded
+    as large rounds are, with compiled expressions, and its parts are not.
     """
     random = Random(seed)
     logs = [
-        random_log(random, f"tn_{number:03}", 0, losses=0.2 if number % 4 == 0 else 0.02)
+        random_log(
+            random,
+            f"tn_{number:03}",
+            0,
+            losses=0.2 if number % 4 == 0 else 0.02,
+            renames=0.05 if number % 3 == 0 else 0,
+        )
         for number in range(HISTORIES)
     ]
     stored, _ = arrivals(random, logs)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -50,18 +51,22 @@ def seed(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-def logs_of(random: Random, kind: str, tenants: int, losses: float) -> list[Log]:
+def logs_of(random: Random, kind: str, tenants: int, losses: float, renames: float = 0) -> list[Log]:
     return [
-        random_log(random, f"tn_{kind}_{number:03}", partition, losses=losses)
+        random_log(random, f"tn_{kind}_{number:03}", partition, losses=losses, renames=renames)
         for number in range(tenants)
         for partition in range(random.randrange(1, 3))
     ]
 
 
 def test_three_folds_agree_and_no_disorder_changes_a_total(seed: int, pipeline: Pipeline) -> None:
-    """One round over tenants with few losses and some with many."""
+    """One round over tenants with few losses, some with many, and some whose topics get other names."""
     random = Random(seed)
-    logs = [*logs_of(random, "few", TENANTS, 0.02), *logs_of(random, "many", TENANTS // 4, 0.4)]
+    logs = [
+        *logs_of(random, "few", TENANTS, 0.02),
+        *logs_of(random, "many", TENANTS // 4, 0.4),
+        *logs_of(random, "renamed", TENANTS // 4, 0.02, renames=0.1),
+    ]
     stored, there = arrivals(random, logs)
     done = pipeline.fold(stored)
     assert done.rejected == 0 and done.missing == ""
@@ -123,6 +128,31 @@ def test_three_folds_agree_and_no_disorder_changes_a_total(seed: int, pipeline: 
             assert gained == (totals[0] - before[0], totals[1] - before[1]), where
             before = totals
     assert {status for (status,) in pipeline.rows("cut_coverage", "status")} == {"covered"}
+    assert_ranges_follow_one_another(pipeline)
+
+
+def assert_ranges_follow_one_another(pipeline: Pipeline) -> None:
+    """In each cut, of each meter and partition, whatever names its topic had: an invoice bills each offset once."""
+    ranges: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    names: dict[Any, set[str]] = defaultdict(set)
+    for *where, topic, first, end, quantity in pipeline.rows(
+        "cut_usage",
+        "cut_id",
+        "tenant",
+        "partition",
+        "meter",
+        "topic",
+        "first_offset",
+        "end_offset",
+        "quantity",
+    ):
+        if quantity >= 0:
+            ranges[tuple(where)].append((first, end))
+            names[tuple(where)].add(topic)
+    for where, there in ranges.items():
+        there.sort()
+        assert all(end == first for (_, end), (first, _) in pairwise(there)), where
+    assert sum(len(found) > 1 for found in names.values()) > 10, "topics had several names in a period"
 
 
 def test_the_same_inputs_give_the_same_runs_and_another_order_of_arrival_the_same_usage(

@@ -224,6 +224,26 @@ def scenarios() -> Written:
     ended.record()
     usage.put(ended.record(made_ms=NOON + 1), ended.record(made_ms=NOON + 1, boot_ends=True))
 
+    # a topic is restored under another name within a day, between and after messages, and is idle then
+    usage.read(reading(10, NOON, 10, 100, tenant="tn_name"), made_ms=NOON + 1)
+    usage.read(
+        reading(10, NOON, 10, 100, tenant="tn_name", cut="cut_name_1", cut_end=NOON + 1), made_ms=NOON + 2
+    )
+    usage.read(reading(12, NOON + 2, 12, 120, tenant="tn_name"), made_ms=NOON + 3)
+    usage.read(reading(12, NOON + 2, 12, 120, tenant="tn_name", name="archive"), made_ms=NOON + 9)
+    usage.read(reading(20, NOON + 9, 20, 200, tenant="tn_name", name="archive"), made_ms=NOON + 9)
+    usage.read(
+        reading(20, NOON + 9, 20, 200, tenant="tn_name", name="archive", cut="cut_name_2", cut_end=NOON + 10),
+        made_ms=NOON + 10,
+    )
+    usage.read(reading(20, NOON + 9, 20, 200, tenant="tn_name", name="zebra"), made_ms=NOON + 11)
+    # and twice on a day, back to its first one
+    for end, name in ((5, "orders"), (8, "archive"), (13, "orders")):
+        usage.read(reading(end, NOON + end, end, end, tenant="tn_back", name=name), made_ms=NOON + end)
+    usage.read(
+        reading(13, NOON + 13, 13, 13, tenant="tn_back", cut="cut_back", cut_end=NOON + 14), made_ms=NOON + 14
+    )
+
     # seals: twice the same
     sealed = pb.SealedSegment(tenant="tn_seal", seal=seal_bytes())
     usage.put(*(usage.writer.record(seals=[sealed]) for _ in range(2)))
@@ -464,6 +484,34 @@ def test_losses_leave_what_was_counted_below_them_as_it_was(folded: Folded) -> N
 
 def as_numbers(rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
     return sorted((*row[:4], int(str(row[4]))) for row in rows)
+
+
+def test_usage_stands_under_the_name_of_its_time_and_a_later_name_changes_no_earlier_one(
+    folded: Folded,
+) -> None:
+    found = folded.rows(
+        "cut_usage", "tn_name", "cut_id", "topic", "first_offset", "end_offset", "meter", "quantity"
+    )
+    ranges = [row[:4] for row in found if row[4] == "messages_in" and row[5] == row[3] - row[2]]  # type: ignore[operator]
+    assert sorted(ranges) == [
+        ("cut_name_1", "orders", 0, 10),
+        ("cut_name_2", "archive", 12, 20),
+        ("cut_name_2", "orders", 10, 12),
+    ]
+    days = folded.rows("usage_day", "tn_name", "topic", "meter", "quantity")
+    assert sorted((row[0], int(str(row[2]))) for row in days if row[1] == "messages_in") == [
+        ("archive", 8),
+        ("orders", 12),
+    ]
+    assert folded.rows("cut_coverage", "tn_name", "cut_id", "topic", "start_offset", "end_offset") == [
+        ("cut_name_1", "orders", 0, 10),
+        ("cut_name_2", "archive", 10, 20),
+    ]
+
+
+def test_where_ranges_of_two_names_would_cross_the_day_has_the_last_one(folded: Folded) -> None:
+    found = folded.rows("cut_usage", "tn_back", "topic", "first_offset", "end_offset", "meter", "quantity")
+    assert found == [("orders", 0, 13, "bytes_in", 13), ("orders", 0, 13, "messages_in", 13)]
 
 
 def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> None:

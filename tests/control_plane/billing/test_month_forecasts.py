@@ -35,10 +35,13 @@ def made(world: World, name: str, age_days: int = 400) -> Tenant:
     return tenant
 
 
-def used(tenant: Tenant, day: date, messages: int, size: int | None = None, topic: str = "orders") -> None:
+def used(
+    tenant: Tenant, day: date, messages: int, size: int | None = None, topic: str = "orders", of: str = ""
+) -> None:
+    """`of`: the name from which the topic's id is made; empty: its own."""
     UsageDay.objects.bulk_create(
         UsageDay(
-            tenant=tenant, topic_id=topic_id(topic), topic=topic, day=day, meter=meter, quantity=quantity
+            tenant=tenant, topic_id=topic_id(of or topic), topic=topic, day=day, meter=meter, quantity=quantity
         )
         for meter, quantity in (("messages_in", messages), ("bytes_in", messages * 100 if size is None else size))
     )  # fmt: skip
@@ -239,6 +242,15 @@ def test_a_topic_that_fell_silent_is_the_reason_of_a_day_below(acme: Tenant) -> 
     assert [part.topic for part in found[0].topics] == ["large"]
     assert found[0].found.deviations_tenths < 0 and "below" in found[0].reason
     assert {one.meter for one in found} == {"messages_in", "bytes_in"}, "a part of a meter is none of its own"
+
+
+def test_a_topic_that_was_restored_under_another_name_is_no_new_topic(acme: Tenant) -> None:
+    for back in range(1, 60):
+        day = NOW.date() - timedelta(days=back)
+        used(acme, day, 900, topic="archive" if back < 4 else "large", of="large")
+        used(acme, day, 8_000 if back == 2 else 100, topic="small")
+    (found, _) = month_forecasts.tenant_anomalies(acme, days=31, now=NOW)
+    assert [(part.topic, part.mean) for part in found.topics] == [("small", 10_000)], "large is as it was"
 
 
 def test_today_and_tenants_with_little_history_have_no_anomalies(world: World, acme: Tenant) -> None:

@@ -218,13 +218,14 @@ def test_ten_thousand_partitions_take_no_more_queries_than_one(world: World, hou
 def test_time_without_a_leader_is_read_by_partition_of_the_days_that_have_any(
     world: World, house: House
 ) -> None:
+    """The topic is restored under another name on the second day."""
     published(
         world,
         {
             YESTERDAY: [used(house, YESTERDAY, 4, "leaderless_ms", 9_000)],
             TODAY: [
-                used(house, TODAY, 4, "leaderless_ms", 1_000),
-                used(house, TODAY, 5, "leaderless_ms", 2_500),
+                used(house, TODAY, 4, "leaderless_ms", 1_000, topic="archive"),
+                used(house, TODAY, 5, "leaderless_ms", 2_500, topic="archive"),
                 used(make_house("third"), TODAY, 6, "leaderless_ms", 7),
             ],
         },
@@ -236,8 +237,8 @@ def test_time_without_a_leader_is_read_by_partition_of_the_days_that_have_any(
     }
     assert found == {(TODAY, 4): 1_000, (TODAY, 5): 2_500}
     assert partition_usage.without_a_leader(lambda: FolderStore(world.datasets), tenant, []) == []
-    for day, seconds in ((YESTERDAY, 9), (TODAY, 3)):
-        world.day(house.tenant, "orders", day, "leaderless_ms", seconds * 1_000)
+    for day, name, seconds in ((YESTERDAY, "orders", 9), (TODAY, "archive", 3)):
+        world.day(house.tenant, name, day, "leaderless_ms", seconds * 1_000, of=topic_id("orders"))
     world.spark("usage_day")
     world.bill()
     month = f"{YESTERDAY:%Y-%m}"
@@ -248,7 +249,9 @@ def test_time_without_a_leader_is_read_by_partition_of_the_days_that_have_any(
     same = YESTERDAY.month == TODAY.month
     known = [(one.partition, one.seconds) for one in shown.leaderless_partitions or ()]
     assert known == ([(4, 10), (5, 2)] if same else [(4, 9)])
-    assert "orders-4</td>" in service_level_pdf.report_page(house.tenant, shown, "Penstock")
+    assert f"{'archive' if same else 'orders'}-4</td>" in service_level_pdf.report_page(
+        house.tenant, shown, "Penstock"
+    )
 
     def away() -> FolderStore:
         raise StoreUnavailable("no answer")

@@ -558,10 +558,12 @@ def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> No
                     "window": FIRST + timedelta(minutes=5 * number),
                 }
             )  # fmt: skip
-    for topic, day, seconds in (("orders", 1, 9), ("orders", 2, 3), ("logs", 2, 20), ("orders", 31, 99)):
+    # `orders` was restored under another name on the second day: it is one topic.
+    days = (("orders", "orders", 1, 9), ("orders", "archive", 2, 3), ("logs", "logs", 2, 20))
+    for topic, name, day, seconds in (*days, ("orders", "archive", 31, 99)):
         world.rows["usage_day"].append(
             {
-                "tenant": acme.public_id, "topic_id": topic_id(topic), "topic": topic, "partitions": 1,
+                "tenant": acme.public_id, "topic_id": topic_id(topic), "topic": name, "partitions": 1,
                 "day": (FIRST + timedelta(days=day - 1)).date(), "meter": "leaderless_ms", "quantity": seconds * 1_000,
             }
         )  # fmt: skip
@@ -569,7 +571,7 @@ def test_a_latency_objective_is_measured_credited_and_proven(world: World) -> No
     service_level_actions.post_months(DUE)
     world.cut(acme, [PART], end=END + timedelta(days=5))
     shown, chain, invoices = seen(acme)
-    assert [(one["topic"], one["seconds"]) for one in shown["leaderless"]] == [("logs", 20), ("orders", 12)]
+    assert [(one["topic"], one["seconds"]) for one in shown["leaderless"]] == [("logs", 20), ("archive", 12)]
     (usage,) = queries.usage(acme, by=[], first=None, end=None)
     assert "leaderless_ms" not in usage["meters"]
     assert (shown["level"], shown["level_version"], shown["binding_parts"]) == ("premium", 1, WHOLE)

@@ -113,15 +113,15 @@ class World:
         period_actions.store_vector(cut.public_id, entries, sha256 or hash_of(cut, entries))
 
     def covered(self, cut: Cut, parts: Sequence[Part], **changes: Any) -> None:
-        """Spark found everything; `changes` go into the coverage rows."""
-        places = {(part.topic, part.partition) for part in parts}
-        for topic, partition in sorted(places):
-            here = [p for p in parts if (p.topic, p.partition) == (topic, partition)]
+        """Spark found everything; `changes` go into the coverage rows. A topic has the name of its last part."""
+        names = {(part.topic_id, part.partition): part.topic for part in parts}
+        for (of_topic, partition), topic in sorted(names.items(), key=lambda item: (item[1], item[0])):
+            here = [p for p in parts if (p.topic_id, p.partition) == (of_topic, partition)]
             self.rows["cut_coverage"].append(
                 {
                     "cut_id": cut.public_id,
                     "tenant": cut.tenant.public_id,
-                    "topic_id": here[0].topic_id,
+                    "topic_id": of_topic,
                     "topic": topic,
                     "partition": partition,
                     "log_generation": here[0].generation,
@@ -149,13 +149,15 @@ class World:
                         "end_offset": part.end,
                     }
                 )
-                self.day(cut.tenant, part.topic, part.day, meter, quantity)
+                self.day(cut.tenant, part.topic, part.day, meter, quantity, of=part.topic_id)
 
-    def day(self, tenant: Tenant, topic: str, day: date, meter: str, quantity: int) -> None:
-        """Usage of a day, on top of what is there."""
+    def day(self, tenant: Tenant, topic: str, day: date, meter: str, quantity: int, *, of: str = "") -> None:
+        """Usage of a day, on top of what is there. `of`: the topic's id, made from its name when empty."""
+        of = of or topic_id(topic)
         for row in self.rows["usage_day"]:
-            if (row["tenant"], row["topic"], row["day"], row["meter"]) == (
+            if (row["tenant"], row["topic_id"], row["topic"], row["day"], row["meter"]) == (
                 tenant.public_id,
+                of,
                 topic,
                 day,
                 meter,
@@ -165,7 +167,7 @@ class World:
         self.rows["usage_day"].append(
             {
                 "tenant": tenant.public_id,
-                "topic_id": topic_id(topic),
+                "topic_id": of,
                 "topic": topic,
                 "day": day,
                 "meter": meter,
