@@ -5,14 +5,12 @@ Three real brokers hold `__usage`; each round reads the records of some made-up 
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import psutil
 
@@ -20,7 +18,7 @@ from benchmarks.cluster import BenchCluster
 from benchmarks.figures import Benchmark, Measured
 from benchmarks.usage_load import FILE_MS, Load
 from local.provisioning import new_key, put_key
-from penstock import Client
+from penstock import Client, Producer
 from penstock.contract.ids import SYSTEM_TENANT
 from spark_usage import configuration
 from spark_usage.bronze import TOPIC
@@ -34,7 +32,9 @@ _MIB = 2**20
 _SEND_S = 60.0
 
 
-def memory(folder: Path, rounds: int = ROUNDS, conf: Mapping[str, str] = MappingProxyType({})) -> list[Measured]:
+def memory(
+    folder: Path, rounds: int = ROUNDS, conf: Mapping[str, str] = MappingProxyType({})
+) -> list[Measured]:
     """Mebibytes of the driver's Java after the last round; beside it the most, and what its Python took."""
     folder = folder.absolute()
     with BenchCluster(folder) as cluster:
@@ -69,15 +69,16 @@ def _rounds(chosen: configuration.Configuration, client: Client, rounds: int) ->
         pipeline.take_over(lease)
         with client.producer() as producer:
             for number in range(1, rounds + 1):
-                rows = load.rows(number * FILE_MS)
-                sent = [producer.send(TOPIC, row["record"], partition=row["src_partition"]) for row in _typed(rows)]
-                for delivery in sent:
-                    delivery.result(timeout=_SEND_S)
-                pipeline.round()
+                _write(producer, load, number * FILE_MS)
+                pipeline.round_or_again()
                 pipeline.tidy(lambda: True)
                 java.append(_java().memory_info().rss / _MIB)
                 python.append(psutil.Process().memory_info().rss / _MIB)
-                print(f"  {number}: Java {java[-1]:.0f} MiB, Python {python[-1]:.0f} MiB{_inside(pipeline)}", file=sys.stderr, flush=True)
+                print(
+                    f"  {number}: Java {java[-1]:.0f} MiB, Python {python[-1]:.0f} MiB",
+                    file=sys.stderr,
+                    flush=True,
+                )
     finally:
         pipeline.close()
         lease.release()
@@ -90,21 +91,15 @@ def _rounds(chosen: configuration.Configuration, client: Client, rounds: int) ->
     return [Measured(name="usage_java_mib", value=java[-1], unit="MiB", beside=beside)]
 
 
-def _inside(pipeline: Pipeline) -> str:
-    if not os.environ.get("INSIDE"):
-        return ""
-    factory = pipeline.start()._jvm.java.lang.management.ManagementFactory
-    heap = factory.getMemoryMXBean().getHeapMemoryUsage()
-    said = f" heap {heap.getUsed() / _MIB:.0f}/{heap.getCommitted() / _MIB:.0f}"
-    for pool in factory.getMemoryPoolMXBeans():
-        said += f" {pool.getName()}={pool.getUsage().getUsed() / _MIB:.0f}/{pool.getUsage().getCommitted() / _MIB:.0f}"
-    for gc in factory.getGarbageCollectorMXBeans():
-        said += f" {gc.getName()}={gc.getCollectionCount()},{gc.getCollectionTime()}ms"
-    return said + f" threads={factory.getThreadMXBean().getThreadCount()}"
-
-
-def _typed(rows: Any) -> Any:
-    return rows
+def _write(producer: Producer[str, bytes], load: Load, until_ms: int) -> None:
+    """The records of the time up to `until_ms` since the load's start, acknowledged on return."""
+    sent = []
+    for row in load.rows(until_ms):
+        value, partition = row["record"], row["src_partition"]
+        assert isinstance(value, bytes) and isinstance(partition, int)
+        sent.append(producer.send(TOPIC, value, partition=partition))
+    for delivery in sent:
+        delivery.result(timeout=_SEND_S)
 
 
 def _java() -> psutil.Process:
@@ -117,7 +112,9 @@ MEMORY = Benchmark(figures=("usage_java_mib",), run=memory, seconds=240, quick=F
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.usage_memory", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--conf", nargs="*", default=[], metavar="NAME=VALUE", help="settings of Spark beside ours")
+    parser.add_argument(
+        "--conf", nargs="*", default=[], metavar="NAME=VALUE", help="settings of Spark beside ours"
+    )
     parser.add_argument("--folder", type=Path, default=Path("var"))
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)

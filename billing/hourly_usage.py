@@ -57,7 +57,7 @@ def asked_for(by: Sequence[str], first: datetime | None, end: datetime | None, n
     for name, moment in (("from", first), ("to", end)):
         if moment is not None and _floor(moment, unit) != moment:
             raise InvalidRequest(
-                f"{name}: {moment.isoformat()} is within a {fine or DAY} (UTC): the beginning of one required"
+                f"{name}: {_text(moment)}; the beginning of a whole {fine or DAY} (UTC) required"
             )
     first, end = (None if moment is None else max(moment, _BEGINNING) for moment in (first, end))
     if end is None:
@@ -66,8 +66,7 @@ def asked_for(by: Sequence[str], first: datetime | None, end: datetime | None, n
         first = end - min(_SPAN[fine], end - _BEGINNING)
     if end - first > _SPAN_MAX[fine]:
         raise InvalidRequest(
-            f"from: {_text(first)} to {_text(end)} is more than {_SPAN_MAX[fine].days} days,"
-            f" the most by {fine or PRINCIPAL}; name from and to"
+            f"from: {_text(first)} to {_text(end)}; {_SPAN_MAX[fine].days * 24} hours at most by {fine or PRINCIPAL}"
         )
     oldest = _floor(now, _DAY) - (MINUTE_DAYS - 1) * _DAY
     if fine == MINUTE and first < oldest:
