@@ -150,7 +150,7 @@ def start_session(
 
 
 def java_has_ended() -> bool:
-    """Whether the driver's Java is gone, as after the kernel's memory killer, also while Spark still starts. No session of
+    """Whether the driver's Java is gone, as after the kernel's memory killer, also while Spark starts. No session of
     this process works then: PySpark starts Java once.
     """
     java = getattr(SparkContext._gateway, "proc", None)
