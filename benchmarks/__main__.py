@@ -38,6 +38,7 @@ from benchmarks.ten_thousand_topics import BENCHMARK as TEN_THOUSAND_TOPICS
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
 from benchmarks.topic_creation import TOGETHER_BENCHMARK
+from benchmarks.usage_memory import MEMORY
 from benchmarks.usage_priced import BENCHMARK as USAGE_PRICED
 from benchmarks.usage_rounds import AGES, AT_REST, FOLDS, ROUNDS
 from benchmarks.usage_scale import SCALE, WORKERS
@@ -97,6 +98,7 @@ BENCHMARKS = (
     MANY_PARTITIONS,
     IDLE_CLIENTS,
     USAGE_PRICED,
+    MEMORY,
     FOLDS,
     ROUNDS,
     AT_REST,

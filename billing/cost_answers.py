@@ -5,7 +5,7 @@ from datetime import datetime
 
 from billing import cost_reports, partition_costs
 from billing.cost_reports import Asked, CostRow, Report, order_of
-from billing.partition_usage import Opened
+from billing.data_set_rows import Opened
 from penstock.contract.errors import InvalidRequest
 from tenants.models import Tenant
 

@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce, TruncMonth
 from billing import cost_division
 from billing.cost_models import CostTag, PrincipalDay
 from billing.cost_periods import Period, periods_of_days
-from billing.cost_tags import PRINCIPAL, TOPIC, is_tag_key, principals_by_number
+from billing.cost_tags import PRINCIPAL, TOPIC, is_tag_key, principal_of, principals_by_number
 from billing.models import CutUsage, Invoice, MeasuredDay, UsageDay
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.allocation import MILLION, rate_micro
@@ -459,8 +459,7 @@ class _Reading:
         rows = self._of_days(PrincipalDay.objects.filter(tenant=self._tenant))
         for bucket, meter, *rest in self._read(rows, after=("principal", "group")):
             *topics, number, group, total = rest
-            known = self._numbers.get(number)
-            principal = known.principal if known is not None else f"key:{number}" if number else ""
+            principal = principal_of(number, self._numbers)
             tags = [self._tagged_principals.get((principal, key), "") for key in self._asked.tags]
             who = (
                 principal if "principal" in self._asked.by or self._asked.principal is not None else "",

@@ -125,6 +125,13 @@ def principals_by_number(tenant: Tenant) -> dict[int, KnownPrincipal]:
     return found
 
 
+def principal_of(number: int, known: Mapping[int, KnownPrincipal]) -> str:
+    """The principal of a number in usage records, as access lists name it; empty: none is known."""
+    if number in known:
+        return known[number].principal
+    return f"key:{number}" if number else ""
+
+
 def _is_there(tenant: Tenant, kind: str, name: str) -> bool:
     if kind not in KINDS:
         return False

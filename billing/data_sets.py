@@ -62,6 +62,14 @@ SCHEMAS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("meter", "string"),
         ("quantity", QUANTITY),
     ),
+    "usage_minute": (
+        ("tenant", "string"),
+        ("topic_id", "string"),
+        ("topic", "string"),
+        ("minute", "long"),
+        ("meter", "string"),
+        ("quantity", QUANTITY),
+    ),
     "cut_usage": (
         ("cut_id", "string"),
         ("tenant", "string"),

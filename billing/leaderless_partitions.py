@@ -4,8 +4,8 @@ from collections import defaultdict
 from dataclasses import replace
 
 from billing import partition_usage, service_level_reports
+from billing.data_set_rows import Opened
 from billing.models import UsageDay
-from billing.partition_usage import Opened
 from billing.service_level_reports import LeaderlessPartition, MonthReport
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest
 from penstock.rules.meters import LEADERLESS, SECOND_MS

@@ -10,7 +10,7 @@ from datetime import date, datetime
 
 from billing import cost_division, cost_reports, partition_usage
 from billing.cost_reports import PARTITION, Asked, CostRow, Report
-from billing.partition_usage import Opened
+from billing.data_set_rows import Opened
 from penstock.contract.errors import InvalidRequest
 from tenants.models import Tenant
 

@@ -21,7 +21,7 @@ from spark_usage.lease import RunnerLease
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.rest import at_rest
 from spark_usage.rounds import Round, fold
-from spark_usage.session import java_has_ended, start_session
+from spark_usage.session import start_session
 from spark_usage.sink_log import Mark, newest_entry, read_log
 from spark_usage.source import Offsets, end_offsets
 from spark_usage.states import Unrepeatable, find_ground
@@ -234,11 +234,6 @@ class Pipeline:
             self._client = None
         if self._configuration.spark.on_cluster:
             self._stop_spark()
-
-    def java_has_ended(self) -> bool:
-        """Whether Spark's Java is gone: no round of this process goes well any more."""
-        spark = self._spark
-        return spark is not None and java_has_ended(spark)
 
     def cancel(self) -> None:
         """End what Spark is doing; the round under way fails, and is not tried again."""

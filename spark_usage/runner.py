@@ -33,6 +33,7 @@ from spark_usage.lease import RENEW_S, RunnerLease, Unavailable, lease_of
 from spark_usage.metrics import HeartbeatCollector
 from spark_usage.pipeline import NotYet, Pipeline
 from spark_usage.rounds import Round
+from spark_usage.session import java_has_ended
 
 log = logging.getLogger("spark_usage.runner")
 _WAITING_S = 1.0
@@ -161,7 +162,7 @@ class Runner:
 
     def _look_after_java(self) -> None:
         while not self._stopping.wait(_JAVA_S):
-            if self._pipeline.java_has_ended() and not self._stopping.is_set():
+            if java_has_ended() and not self._stopping.is_set():
                 log.critical("Java has ended; this runner ends, to be started again")
                 self._lease.release()
                 self._end_now("Java has ended", ProcessEnd.FAILED)

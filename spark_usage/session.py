@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark_usage import cluster, java_names
@@ -148,10 +149,11 @@ def start_session(
     return spark
 
 
-def java_has_ended(spark: SparkSession) -> bool:
-    """Whether the driver's Java is gone, as after the kernel's memory killer. No session of this process works then."""
-    gateway = spark.sparkContext._gateway
-    java = None if gateway is None else getattr(gateway, "proc", None)
+def java_has_ended() -> bool:
+    """Whether the driver's Java is gone, as after the kernel's memory killer, also while Spark starts. No session of
+    this process works then: PySpark starts Java once.
+    """
+    java = getattr(SparkContext._gateway, "proc", None)
     return java is not None and java.poll() is not None
 
 

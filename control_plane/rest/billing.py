@@ -3,10 +3,8 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, time
-from functools import partial
 from tempfile import TemporaryFile
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
@@ -31,70 +29,23 @@ from billing import (
 from billing.cut_delivery import KIND_CUT
 from billing.models import Invoice
 from control_plane import config
-from control_plane.api.pages import KeyedList, in_memory
+from control_plane.api.pages import in_memory
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
+from control_plane.rest.usage import in_order, moment
 from control_plane.rest.views import CallerView, OperatorView, TenantView
 from payments import printing
-from penstock.contract.errors import Forbidden, InvalidRequest
+from penstock.contract.errors import Forbidden
 from penstock.contract.ids import TopicId, TopicPartition
-from penstock.rules.timestamps import read_moment
 from penstock.verification.commitments import KeptLoss
 from tenants.roles import Permission, Standing, allowed
 
 ALL = "all"
-Time = TypeVar("Time", date, datetime)
 CSV = "text/csv"
 PDF = "application/pdf"
 BUNDLE = "application/vnd.penstock.evidence"
-
-
-class UsageView(TenantView):
-    permissions: ClassVar = {"GET": Permission.USAGE_READ}
-
-    @extend_schema(
-        operation_id="usage_list",
-        parameters=[TENANT, *PAGING, shapes.BY, shapes.FROM_DAY, shapes.TO_DAY],
-        responses={200: listed("Usage", shapes.UsageShape(many=True)), **problems(403, 404)},
-    )
-    def get(self, request: Request) -> Response:
-        """The tenant's usage, by topic or day. Invoices are made from the same numbers. Requests and
-        connections are of no topic: it is empty.
-        """
-        by = [name for name in request.query_params.get("by", "").split(",") if name]
-        if len(by) != len(set(by)) or any(name not in queries.GROUPS for name in by):
-            raise InvalidRequest(f"by: {','.join(by)[:50]!r}; topic, day or both are known")
-        first, end = _in_order(_day(request, "from"), _day(request, "to"))
-        asked = partial(queries.usage, self.tenant, by=by, first=first, end=end)
-        groups = partial(queries.usage_groups, self.tenant, by=by, first=first, end=end)
-        return self.paged(
-            KeyedList(
-                read_after=lambda after, most: groups(after=after, most=most),
-                key=lambda group: tuple(map(str, group)),
-            ),
-            shapes.UsageShape,
-            shown_as=lambda only: asked(only=only),
-        )
-
-
-class AvailabilityView(TenantView):
-    permissions: ClassVar = {"GET": Permission.USAGE_READ}
-
-    @extend_schema(
-        operation_id="availability_list",
-        parameters=[TENANT, *PAGING, shapes.FROM, shapes.TO],
-        responses={200: listed("Availability", shapes.AvailabilityShape(many=True)), **problems(403, 404)},
-    )
-    def get(self, request: Request) -> Response:
-        """Valid requests, and those of them that failed through a fault of the service, by operation."""
-        first, end = _in_order(_moment(request, "from"), _moment(request, "to"))
-        rows = in_memory(
-            lambda: queries.availability(self.tenant, first=first, end=end),
-            key=lambda item: (item["operation"],),
-        )
-        return self.paged(rows, shapes.AvailabilityShape)
 
 
 class InvoicesView(TenantView):
@@ -257,7 +208,7 @@ class FocusView(TenantView):
         document's total, to 0 if it is void. A name that a spreadsheet would take as a formula begins with an
         apostrophe.
         """
-        first, end = _in_order(_moment(request, "from"), _moment(request, "to"))
+        first, end = in_order(moment(request, "from"), moment(request, "to"))
         rows = focus_exports.rows(
             self.tenant,
             issuer=config.current().invoices.issuer,
@@ -464,43 +415,3 @@ class DataSetsView(OperatorView):
         missing = shapes.MissingUsageShape(queries.missing_usage(), many=True)
         rows = in_memory(queries.data_set_states, key=lambda state: (state["dataset"],))
         return self.paged(rows, shapes.DataSetShape, extra={"missing_usage": missing.data})
-
-
-def _in_order(first: Time | None, end: Time | None) -> tuple[Time | None, Time | None]:
-    """Raises `InvalidRequest` for a time that ends before it begins: nothing is in it."""
-    if first is not None and end is not None and first > end:
-        raise InvalidRequest(f"to: {end.isoformat()} is before from, {first.isoformat()}")
-    return first, end
-
-
-def _day(request: Request, name: str) -> date | None:
-    """A day, or the moment at which one begins, in UTC: usage is counted by whole days."""
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        pass
-    try:
-        moment = read_moment(text).astimezone(UTC)
-    except ValueError:
-        raise InvalidRequest(
-            f"{name}: {text[:40]!r} is not a day like 2026-01-31, nor a time like 2026-01-31T00:00:00Z"
-        ) from None
-    if moment.time() != time.min:
-        raise InvalidRequest(
-            f"{name}: {text[:40]!r} is within a day (UTC), and usage is counted by day: the beginning of one required"
-        )
-    return moment.date()
-
-
-def _moment(request: Request, name: str) -> datetime | None:
-    """A time, or the beginning of a day, in UTC."""
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    try:
-        return read_moment(text)
-    except ValueError:
-        raise InvalidRequest(f"{name}: {text[:40]!r} is not a time like 2026-01-31T12:00:00Z") from None

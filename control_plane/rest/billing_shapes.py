@@ -15,14 +15,25 @@ from penstock.rules.timestamps import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
 TO = OpenApiParameter("to", str, description="Last day or moment (UTC), exclusive.")
-FROM_DAY = OpenApiParameter(
-    "from", str, description="First day (UTC), inclusive, or the moment at which it begins."
+FROM_USED = OpenApiParameter(
+    "from",
+    str,
+    description="First day (UTC), inclusive, or the moment at which it begins; by hour or minute the beginning of one. "
+    "Without it: everything before `to`; by hour a day, by minute an hour, by principal 31 days.",
 )
-TO_DAY = OpenApiParameter(
-    "to", str, description="Day after the last (UTC), or the moment at which it begins."
+TO_USED = OpenApiParameter(
+    "to",
+    str,
+    description="Day after the last (UTC), or the moment at which it begins; by hour or minute the beginning of one.",
 )
 OF_INVOICE = OpenApiParameter("invoice", str, description="One invoice and its credit notes; else all.")
-BY = OpenApiParameter("by", str, description="`topic`, `day` or `topic,day`; without it: one sum.")
+BY = OpenApiParameter(
+    "by",
+    str,
+    description="`topic`, `day`, `hour`, `minute` and `principal`, several with a comma; without it: one sum. One of "
+    "day, hour and minute; minute with topic alone. Hours and principals are of 31 days at most, minutes of one of the "
+    "last three days.",
+)
 
 
 class CutRequest(StrictSerializer):
@@ -34,13 +45,24 @@ class CutRequest(StrictSerializer):
 
 class MeterUsageShape(serializers.Serializer[Any]):
     quantity = serializers.IntegerField()
-    billed = serializers.IntegerField(help_text="The part that is on issued invoices.")
-    provisional = serializers.IntegerField(help_text="The rest; it can still grow.")
+    billed = serializers.IntegerField(
+        required=False,
+        help_text="The part that is on issued invoices; by hour, minute and principal it is not known.",
+    )
+    provisional = serializers.IntegerField(
+        required=False, help_text="The rest; it can still grow. It is there where `billed` is."
+    )
 
 
 class UsageShape(serializers.Serializer[Any]):
     topic = serializers.CharField(required=False)
     day = serializers.DateField(required=False)
+    hour = serializers.DateTimeField(required=False, help_text="Its beginning.")
+    minute = serializers.DateTimeField(required=False, help_text="Its beginning.")
+    principal = serializers.CharField(
+        required=False, help_text="Whose key it was, as access lists name it; empty: of none, or not known."
+    )
+    principal_name = serializers.CharField(required=False, help_text="For people; empty: it has none.")
     meters = serializers.DictField(child=MeterUsageShape())
 
 

@@ -262,7 +262,9 @@ class Admin:
         until: date | None = None,
         timeout: float | None = None,
     ) -> list[dict[str, Any]]:
-        """What was used, by topic or day (`by`), from `since` (inclusive) to `until` (exclusive), days in UTC."""
+        """What was used, by topic, day, hour, minute or principal (`by`), from `since` (inclusive) to `until`
+        (exclusive): days in UTC, or times with their zone where it is by hour or minute.
+        """
         query: dict[str, object] = {
             "limit": PAGE_ITEMS_MAX,
             "by": ",".join(by) or None,

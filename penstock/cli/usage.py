@@ -1,7 +1,7 @@
-"""`penstock usage`: what the tenant used or kept, by topic and day, billed or provisional."""
+"""`penstock usage`: what the tenant used or kept, by topic, time and principal, billed or provisional."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime
+from datetime import datetime, time
 from typing import Any
 
 import click
@@ -28,7 +28,9 @@ from penstock.rules.meters import (
     decimal_text,
 )
 
-_GROUPS = ("topic", "day")
+_GROUPS = ("topic", "day", "hour", "minute", "principal")
+_UNBILLED = frozenset({"hour", "minute", "principal"})
+"""Groups of which it is not known what is on invoices."""
 _Columns = Mapping[str, tuple[str, Callable[[int], object]]]
 _TRAFFIC: _Columns = {
     "messages_in": ("messages in", int),
@@ -54,16 +56,19 @@ _TIME: _Columns = {
     THROTTLED: ("delayed seconds", lambda quantity: decimal_text(quantity, SECOND_MS)),
 }
 _SHOWN: Mapping[str, _Columns] = {"": _TRAFFIC, "kept": _KEPT, "zones": _ZONES, "time": _TIME}
-_DAY = click.DateTime(formats=["%Y-%m-%d"])
+_TIME_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ")
+_MOMENT = click.DateTime(formats=_TIME_FORMATS)
 
 
 @click.command(
     "usage",
-    short_help="Messages, bytes and storage by topic and day.",
+    short_help="Messages, bytes and storage by topic, time and key.",
     cls=Command,
     examples=[
         "penstock usage",
         "penstock usage --by day --from 2026-01-01 --to 2026-02-01",
+        "penstock usage --by hour,topic --from 2026-01-31T08:00 --to 2026-01-31T18:00",
+        "penstock usage --by principal --from 2026-01-01 --to 2026-02-01",
         "penstock usage --kept --by topic",
         "penstock usage --zones --by day",
         "penstock usage --time --by total",
@@ -75,7 +80,8 @@ _DAY = click.DateTime(formats=["%Y-%m-%d"])
     default="topic,day",
     show_default=True,
     metavar="GROUPS",
-    help="topic, day, both with a comma, or total.",
+    help="topic, day, hour, minute, principal, several with a comma, or total. Minutes are of the last three days, and"
+    " go with topic alone.",
 )
 @click.option(
     "--kept",
@@ -86,8 +92,17 @@ _DAY = click.DateTime(formats=["%Y-%m-%d"])
 )
 @click.option("--zones", "shown", flag_value="zones", help="What consumers got in its zone and in others.")
 @click.option("--time", "shown", flag_value="time", help="Time of connections, and by which limits delayed.")
-@click.option("--from", "first", type=_DAY, help="First day (UTC).")
-@click.option("--to", "end", type=_DAY, help="Day after the last (UTC).")
+@click.option(
+    "--from",
+    "first",
+    type=_MOMENT,
+    metavar="TIME",
+    help="First day (UTC); by hour and minute also 2026-01-31T08:00. By hour unless given: the day before --to, by"
+    " minute the hour, by principal 31 days.",
+)
+@click.option(
+    "--to", "end", type=_MOMENT, metavar="TIME", help="Day after the last (UTC), or a time as --from."
+)
 @click.option("--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer.")
 def usage(by: str, shown: str, first: datetime | None, end: datetime | None, timeout: float) -> None:
     """Show messages and bytes produced and delivered, or other usage. What is shown is what is billed.
@@ -96,7 +111,9 @@ def usage(by: str, shown: str, first: datetime | None, end: datetime | None, tim
     """
     groups = [] if by == "total" else [name for name in by.split(",") if name]
     if any(name not in _GROUPS for name in groups) or len(set(groups)) != len(groups):
-        raise click.BadParameter(f"{by!r} is none of: topic, day, topic,day, total", param_hint="--by")
+        raise click.BadParameter(
+            f"{by!r}: total, or some of {', '.join(_GROUPS)}, each once, required", param_hint="--by"
+        )
     query: dict[str, object] = {
         "limit": PAGE_ITEMS_MAX,
         "by": ",".join(groups) or None,
@@ -109,24 +126,28 @@ def usage(by: str, shown: str, first: datetime | None, end: datetime | None, tim
         print_json({"usage": items})
         return
     meters = _SHOWN[shown]
+    has_state = _UNBILLED.isdisjoint(groups)
     rows = [
         [
-            *(item[name] or "-" for name in groups),
+            *(item.get(f"{name}_name") or item[name] or "-" for name in groups),
             *(text(_quantity(item, meter)) for meter, (_, text) in meters.items()),
-            _state(item, meters if shown else _PRODUCED),
+            *([_state(item, meters if shown else _PRODUCED)] if has_state else []),
         ]
         for item in items
         if any(meter in item["meters"] for meter in meters)
     ]
     print_table(
-        [*groups, *(heading for heading, _ in meters.values()), "billed"],
+        [*groups, *(heading for heading, _ in meters.values()), *(["billed"] if has_state else [])],
         rows,
         empty="No usage in this time yet. What was sent shows within about a minute.",
     )
 
 
 def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else date(moment.year, moment.month, moment.day).isoformat()
+    """A day as a day, and every other moment with its time."""
+    if moment is None:
+        return None
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}" if moment.time() != time.min else moment.date().isoformat()
 
 
 def _quantity(item: dict[str, Any], meter: str) -> int:

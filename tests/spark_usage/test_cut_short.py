@@ -6,48 +6,42 @@ from pathlib import Path
 import pytest
 
 from daemon.data_set_store import MANIFEST
-from tests.spark_usage.conftest import Pipeline
-from tests.spark_usage.records import DAY, HOUR, Writer, in_order, reading
+from tests.spark_usage.conftest import FoldedHours, Pipeline
 
 pytestmark = [pytest.mark.slow]
+NOTHING, HALF = 0, 2
+CUT = (
+    ("usage_day", "run=*/*.parquet", NOTHING),
+    ("reading", "run=*/*.parquet", HALF),
+    ("usage_hour", f"run=*/{MANIFEST}", HALF),
+    ("boot", f"run=*/{MANIFEST}", NOTHING),
+    ("principal_day", "current*.json", NOTHING),
+    ("cut_usage", "current*.json", HALF),
+)
+"""Data set, its files, what is left of each."""
 
 
 def cut_to(file: Path, parts: int) -> None:
-    """Leave nothing (0), or one half (2)."""
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // parts] if parts else b"")
 
 
-@pytest.mark.parametrize("parts", [0, 2])
 def test_a_round_publishes_again_what_was_cut_short(
-    make_pipeline: Callable[[str], Pipeline], parts: int
+    make_pipeline: Callable[[str], Pipeline], folded_hours: FoldedHours
 ) -> None:
-    writer = Writer()
-    stored = in_order(
-        *(
-            writer.record(
-                reading(at * 7, DAY + at * HOUR, at * 7, at * 700, [(9, 7, 700)]), made_ms=DAY + at * HOUR
-            )
-            for at in range(1, 5)
-        )
-    )
-    damaged, sound = make_pipeline(f"damaged-{parts}"), make_pipeline("sound")
-    damaged.fold(stored[:3], again=False)
-    for dataset, pattern in (
-        ("usage_day", "run=*/*.parquet"),
-        ("reading", "run=*/*.parquet"),
-        ("usage_hour", f"run=*/{MANIFEST}"),
-        ("boot", f"run=*/{MANIFEST}"),
-        ("principal_day", "current*.json"),
-    ):
+    damaged = make_pipeline("damaged")
+    before = damaged.fold(folded_hours.stored[:3], again=False).runs
+    for dataset, pattern, parts in CUT:
         files = sorted((damaged.folder / dataset).glob(pattern))
         assert files, dataset
         for file in files:
             cut_to(file, parts)
-    digests = {name: run.digest for name, run in damaged.fold(stored[:3], again=False).runs.items()}
-    assert digests == {name: run.digest for name, run in sound.fold(stored[:3]).runs.items()}
+    mended = damaged.fold(folded_hours.stored[:3], again=False).runs
+    assert {name: run.digest for name, run in mended.items()} == {
+        name: run.digest for name, run in before.items()
+    }
     damaged.catalog.take_over()
-    went_on = damaged.fold(stored, again=False).runs
+    went_on = damaged.fold(folded_hours.stored, again=False).runs
     assert {name: run.digest for name, run in went_on.items()} == {
-        name: run.digest for name, run in sound.fold(stored).runs.items()
+        name: run.digest for name, run in folded_hours.done.runs.items()
     }

@@ -8,16 +8,19 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from pyspark import SparkContext
 
 from local.free_ports import HOST, free_port
 from spark_usage import configuration
 from spark_usage.lease import lease_of
 from spark_usage.rounds import Round
 from spark_usage.runner import Runner, pause_s
+from spark_usage.session import java_has_ended
 from tests.spark_usage.service import service
 from tests.spark_usage.test_bronze import usage_values
 from tests.waiting import PATIENCE_S, wait_until
@@ -133,6 +136,17 @@ def test_a_round_that_failed_is_not_left_for_a_long_interval(
     monkeypatch.setattr(runner, "_do", fail)
     assert runner._round(runner._heartbeat) == 30.0
     lease.release()
+
+
+def test_java_that_ended_is_noticed_also_while_spark_still_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "600"]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+        assert not java_has_ended()
+        java.kill()
+        java.wait(PATIENCE_S)
+        assert java_has_ended()
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    assert not java_has_ended(), "Spark is not needed yet"
 
 
 def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from billing import (
     cost_answers,
     cost_reports,
+    data_set_rows,
     leaderless_partitions,
     partition_costs,
     partition_usage,
@@ -162,7 +163,7 @@ def test_only_the_days_that_are_asked_for_are_read_and_no_more_than_an_answer_ma
         return {one.day for one in found}
 
     assert days(FolderStore(world.datasets)) == days(Bucket()) == {YESTERDAY}
-    monkeypatch.setattr(partition_usage, "FETCHED_BYTES_MAX", 1)
+    monkeypatch.setattr(data_set_rows, "FETCHED_BYTES_MAX", 1)
     with pytest.raises(InvalidRequest, match="of 1 days is too much"):
         days(Bucket())
 

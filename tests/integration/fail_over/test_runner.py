@@ -214,8 +214,13 @@ def test_of_two_runners_one_works_and_a_paused_or_killed_one_is_followed_by_the_
     fourth.wait_for("the next one finds it at rest", number=4, state="ready")
     assert fourth.says()["round"] | {"seconds": 0} == done | {"seconds": 0}
     assert javas(fourth.process.pid) == [], "nothing is new, so Spark is not needed"
-    fourth.process.send_signal(signal.SIGTERM)
-    assert fourth.process.wait(PATIENCE_S) == 0, fourth.last_words()
+    running.write(usage_values(24, 3))
+    wake(datasets)
+    fourth.wait_for_records(27)
+    (java,) = javas(fourth.process.pid)
+    os.kill(java, signal.SIGKILL)
+    assert fourth.process.wait(PATIENCE_S) == ProcessEnd.FAILED, "it is started again whole"
+    wait_until("all of its processes have ended", lambda: members(fourth.process.pid) == [])
 
 
 def test_a_lease_that_another_runner_had_meanwhile_is_not_held_and_a_restored_one_is_brought_up(
