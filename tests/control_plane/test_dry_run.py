@@ -11,9 +11,10 @@ import pytest
 from django.apps import apps
 from django.urls import get_resolver
 from django.utils import timezone
+from msgspec.structs import replace as replace_fields
 from pytest_django.plugin import DjangoDbBlocker
 
-from billing import cost_imports, price_actions, unit_cost_actions
+from billing import chain_actions, cost_imports, price_actions, unit_cost_actions
 from billing.models import PriceBook
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
@@ -45,6 +46,7 @@ from tests.control_plane.world import (
     make_person,
     with_verifying_key,
 )
+from tests.golden.billing.documents import INVOICE
 
 pytestmark = pytest.mark.django_db
 
@@ -87,6 +89,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("DELETE", "v1/bin/topics/<str:topic>"): {},
     ("POST", "v1/bin/topics/<str:topic>/restore"): {"name": "restored"},
     ("POST", "v1/keys"): {"name": "fresh"},
+    ("POST", "v1/keys:verifying"): {"name": "fresh"},
     ("DELETE", "v1/keys/<str:key>"): {},
     ("POST", "v1/keys/<str:key>/rotate"): {"overlap_s": 60},
     ("POST", "v1/service-accounts"): {"name": "fresh"},
@@ -220,17 +223,23 @@ CHANGING = sorted(one for one in MAY if one[0] != "GET")
 
 
 def _receivables(tenant: Tenant) -> dict[str, str]:
-    """Ids of invoices by what can be done with them: one that is open, an overpaid one, and a wholly credited one."""
+    """Ids of invoices by what can be done with them: one that is open, an overpaid one, a wholly credited one, and one
+    with a document."""
     if not PriceBook.objects.exists():
         price_actions.publish_first_price_book(timezone.now() - timedelta(days=365))
     found = {}
-    for name in ("paid", "refunded", "void"):
+    for name in ("paid", "refunded", "void", "credit-notes"):
         invoice = of_amount(tenant, 1_000_000)
+        if name == "credit-notes":
+            document = replace_fields(
+                INVOICE, id=invoice.public_id, tenant=tenant.public_id, total_micro=invoice.total_micro
+            )
+            chain_actions.append(tenant, invoice.public_id, document, timezone.now())
         receivables.open_receivable(invoice)
         found[name] = invoice.public_id
         if name == "refunded":
             receivables.mark_paid(ACTOR, invoice, reference="bank 0")
-        if name != "paid":
+        if name in ("refunded", "void"):
             credit(invoice, 1_000_000)
         if name == "refunded":
             receivables.follow_credits(invoice.receivable.public_id)
