@@ -163,6 +163,23 @@ def test_what_answers_nothing_has_longer_than_what_says_that_it_is_ill(service: 
     assert service.ended == ["broker-1"]
 
 
+def test_the_first_answer_after_a_time_without_one_ends_nothing(service: Service) -> None:
+    """A busy machine: what comes first is how long the process had no turn."""
+    supervisor = Supervisor(service, lambda line: None)
+    looks(supervisor, 0, 1)
+    unanswered = Health(reason="no answer: timed out", answered=False)
+    service.healths["web"] = unanswered
+    looks(supervisor, 1.5, UNHEALTHY_S + 10)
+    service.healths["web"] = Health(reason='{"healthy": false, "loop_age_s": 38.2}')
+    looks(supervisor, UNHEALTHY_S + 10.5, UNHEALTHY_S + 15)
+    assert service.ended == []
+    service.healths["web"] = unanswered
+    looks(supervisor, UNHEALTHY_S + 15.5, UNANSWERED_S)
+    assert service.ended == []
+    looks(supervisor, UNANSWERED_S + 0.5, UNANSWERED_S + 3)
+    assert service.ended == ["web"]
+
+
 def test_what_still_starts_has_time_and_not_for_ever(service: Service) -> None:
     supervisor = Supervisor(service, lambda line: None)
     service.healths["web"] = ILL
