@@ -208,11 +208,14 @@ def leave_behind(directory: DataDirectory) -> None:
         processes.start_command(command(directory), directory.supervisor_output_file)
 
 
-def stop(directory: DataDirectory) -> None:
-    """End the process that supervises this directory; what it started goes on."""
+def stop(directory: DataDirectory) -> bool:
+    """End what supervises this directory, if something does, and return whether it did; what it started goes on."""
+    was_there = False
     while (process := find(directory)) is not None:
+        was_there = True
         processes.ask_to_stop(process)
         if processes.wait_gone([process], _STOP_S):
             # Its keeper takes that for a crash.
             processes.kill(process)
             time.sleep(_KEEPER_S)
+    return was_there
