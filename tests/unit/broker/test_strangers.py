@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import os
+import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -228,6 +231,48 @@ def test_an_operator_comes_in_while_strangers_hold_every_connection_of_the_inter
             watching.cancel()
 
     run(scenario)
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """This process can open nothing more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as first:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first.fileno() + 1, before[1]))
+        held: list[int] = []
+        try:
+            with pytest.raises(OSError):
+                while True:
+                    held.append(os.open(os.devnull, os.O_RDONLY))
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            for descriptor in held:
+                os.close(descriptor)
+
+
+def test_a_process_without_a_descriptor_left_looks_again_later() -> None:
+    async def scenario() -> None:
+        # One thread: what is asked of it after a look comes after it.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        await asyncio.to_thread(int)
+        with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as open_sockets:
+            port = listening.getsockname()[1]
+            open_sockets.enter_context(socket.create_connection(("127.0.0.1", port)))
+            open_sockets.enter_context(listening.accept()[0])
+            strangers = Strangers(HangUps("client"), connections_max=PLACES)
+            with no_descriptor_left():
+                watching = asyncio.create_task(watch({port: strangers}))
+                await asyncio.sleep(0)
+                await asyncio.to_thread(int)
+                await asyncio.sleep(0)
+                assert not watching.done()
+            while not strangers.count:
+                assert not watching.done()
+                await asyncio.sleep(0)
+            watching.cancel()
+
+    asyncio.run(scenario())
 
 
 def test_without_a_look_strangers_keep_newcomers_out() -> None:
