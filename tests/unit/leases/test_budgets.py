@@ -155,6 +155,15 @@ def test_a_lower_amount_that_all_fits_in_takes_back_what_brokers_hold_of_the_hig
     assert all(broker.holder.unused()[KEY] <= 100 for broker in cluster.brokers.values())
 
 
+def test_what_is_given_back_of_a_higher_amount_is_given_to_the_next_controller_too() -> None:
+    """Else the next books would count it as used, which may be all of an amount that is much lower."""
+    cluster = loaded(10_000_000, seed=7)
+    cluster.raise_to(100_000)
+    cluster.fail_over()
+    run_dry(cluster, per_step=2_000)
+    assert 99_000 - cluster.floors <= cluster.used <= 100_000 + cluster.floors
+
+
 def test_brokers_that_are_all_killed_stop_a_budget_one_part_in_a_hundred_early_at_most() -> None:
     """Though each would use all of it within some seconds."""
     cluster = Cluster(messages(10_000), 3, seed=18)
