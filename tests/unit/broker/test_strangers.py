@@ -28,6 +28,7 @@ from penstock.contract.methods import AUTHORIZATION
 from penstock.rules.addresses import split_address
 from tests.floods import DRIPPING, HOSTS, SAYINGS, attack
 from tests.unit.broker.listeners import CONNECTIONS, GRPC, World, channel, run
+from tests.waiting import PATIENCE_S
 
 PORT = 9_000
 PLACES = 64
@@ -231,6 +232,28 @@ def test_an_operator_comes_in_while_strangers_hold_every_connection_of_the_inter
             watching.cancel()
 
     run(scenario)
+
+
+def test_a_descriptor_that_is_used_again_is_another_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as open_sockets:
+        address = listening.getsockname()
+        sockets = OpenSockets({address[1]})
+        first_client = open_sockets.enter_context(socket.create_connection(address))
+        first = open_sockets.enter_context(listening.accept()[0])
+        (ended,) = sockets.look()
+        assert ended.peer.port == first_client.getsockname()[1]
+        client = open_sockets.enter_context(socket.create_connection(address))
+        with listening.accept()[0] as second:
+            os.dup2(second.fileno(), first.fileno())
+        (there,) = sockets.look()
+        assert (there.descriptor, there.peer.port) == (ended.descriptor, client.getsockname()[1])
+        sockets.hang_up_on(ended)
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+        sockets.hang_up_on(there)
+        client.settimeout(PATIENCE_S)
+        assert client.recv(1) == b""
 
 
 @contextlib.contextmanager
