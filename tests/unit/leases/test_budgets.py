@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from data_plane.leases.budget_books import BudgetBooks
 from data_plane.leases.budget_holder import IDLE_MS, Verdict
+from data_plane.leases.budget_terms import BudgetRequest, Want, hold_max
 from penstock.contract.ids import BrokerId
 from penstock.rules.budgets import NOTIFY, PARTS, SLOW
 from tests.unit.leases.budget_cluster import BEGINS_MS, ENDS_MS, KEY, Cluster, messages
@@ -146,6 +148,15 @@ def test_an_amount_that_is_lowered_to_less_than_was_granted_is_used_up_and_no_mo
     run_dry(cluster, per_step=10)
     assert lower - lower // 100 <= cluster.used <= lower + cluster.floors
     assert Verdict.SPENT in cluster.verdicts
+
+
+def test_the_books_give_no_broker_more_than_its_part_whatever_it_wants() -> None:
+    """A broker of an earlier release wants what it would use in 5 s."""
+    want = Want(term=0, began_ms=0, holds=0, wants=9_000, needs=1, received=0, returned=0, owed=0)
+    asked = BudgetRequest(holder=ONE, registration=1, epoch=1, sequence=1, wants={KEY: want})
+    books = BudgetBooks(1, budget=lambda key: messages(10_000), stored=lambda key: None)
+    answered = books.asked(asked, {ONE: 1, TWO: 2}, 0.0, BEGINS_MS)
+    assert answered is not None and answered[0].granted[KEY].total == hold_max(10_000, 2) == 50
 
 
 def test_a_lower_amount_that_all_fits_in_takes_back_what_brokers_hold_of_the_higher_one() -> None:
