@@ -55,13 +55,18 @@ class LoopStalled(Exception):
 class _Waiting:
     """A connection whose request is not whole."""
 
-    __slots__ = ("address", "began", "connection", "head")
+    __slots__ = ("began", "connection", "head", "peer")
 
-    def __init__(self, connection: socket.socket, address: str, began: float) -> None:
+    def __init__(self, connection: socket.socket, peer: tuple[Any, ...], began: float) -> None:
+        """`peer` as it was accepted: a connection that was reset meanwhile has none any more."""
         self.connection = connection
-        self.address = address
+        self.peer = peer
         self.began = began
         self.head = b""
+
+    @property
+    def address(self) -> str:
+        return str(self.peer[0])
 
 
 class _Handler(WSGIRequestHandler):
@@ -138,18 +143,18 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def _accept(self) -> None:
         try:
-            connection, (address, *_) = self.socket.accept()
+            connection, peer = self.socket.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._make_space()
             return
         connection.setblocking(False)
-        of_address = [waiting for waiting in self._waiting.values() if waiting.address == address]
+        of_address = [waiting for waiting in self._waiting.values() if waiting.address == peer[0]]
         if len(of_address) >= WAITING_OF_ADDRESS_MAX:
             self._hang_up_on(of_address[0], ADDRESS_HAS_ENOUGH)
         elif len(self._waiting) >= WAITING_MAX:
             self._hang_up_on(next(iter(self._waiting.values())), MADE_WAY)
-        waiting = _Waiting(connection, address, time.monotonic())
+        waiting = _Waiting(connection, peer, time.monotonic())
         self._waiting[connection] = waiting
         self._selector.register(connection, selectors.EVENT_READ, waiting)
 
@@ -179,8 +184,18 @@ class _Server(ThreadingMixIn, WSGIServer):
             self.hang_ups.count(NO_SPACE, waiting.address)
             waiting.connection.close()
         else:
-            self._heads[waiting.connection] = waiting.head
-            self.process_request(waiting.connection, waiting.connection.getpeername())
+            self._answer_on_a_thread(waiting)
+
+    def _answer_on_a_thread(self, waiting: _Waiting) -> None:
+        self._heads[waiting.connection] = waiting.head
+        try:
+            self.process_request(waiting.connection, waiting.peer)
+        except RuntimeError:
+            # No thread can be started at this moment. The listener goes on, or health would be gone for good.
+            del self._heads[waiting.connection]
+            self._free.release()
+            self.hang_ups.count(NO_SPACE, waiting.address)
+            waiting.connection.close()
 
     def _hang_up_on(self, waiting: _Waiting, reason: str) -> None:
         self.hang_ups.count(reason, waiting.address)

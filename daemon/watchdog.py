@@ -22,10 +22,11 @@ class Watchdog:
     def __init__(self, healthy: Callable[[], bool], environment: Mapping[str, str] = os.environ) -> None:
         self._healthy = healthy
         self._address = _address(environment)
-        self._every_s = _interval_s(environment) / _SHARE
+        self.every_s = _interval_s(environment) / _SHARE
+        """Seconds between two signs of life; 0: none is asked for."""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        if self._address and self._every_s > 0:
+        if self._address and self.every_s > 0:
             self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
             self._thread.start()
 
@@ -39,7 +40,7 @@ class Watchdog:
             while True:
                 if self._healthy():
                     self._say(sending)
-                if self._ended.wait(self._every_s):
+                if self._ended.wait(self.every_s):
                     return
 
     def _say(self, sending: socket.socket) -> None:

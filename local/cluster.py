@@ -179,9 +179,13 @@ class DevCluster:
         return tuple(launched)
 
     def restart(self, name: str) -> None:
-        """Start the broker or the etcd of that name unless it runs; returns at once. Raises `Busy`."""
+        """Start the broker or the etcd of that name unless it runs, or a command has just stopped it; returns at once.
+        Raises `Busy`.
+        """
         spec = self.directory.load()
         with self.directory.changing():
+            if name not in self.directory.wanted():
+                return
             if name == ETCD_NAME:
                 if spec.etcd is not None and etcd_process.find(self.directory) is None:
                     self._children.append(etcd_process.start(self.directory, spec.etcd))

@@ -26,6 +26,7 @@ from local.status import BrokerStatus, ClusterStatus, look
 from local.supervision import WATCH_S, Supervisor
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import Bar, print_json, print_table, progress, say
+from penstock.contract.errors import PenstockError
 from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
 from penstock.profiles import PROFILE_FILE, profile_file
 
@@ -68,7 +69,7 @@ def up(
     if not detach:
         guardian.guard()
     service = DevService(directory_of(data))
-    supervision.stop(service.directory)
+    was_supervised = supervision.stop(service.directory)
     password: str | None = None
     try:
         with progress("Starting", total=1.0) as bar:
@@ -87,6 +88,14 @@ def up(
     except KeyboardInterrupt:
         if not detach:
             service.down()
+        elif was_supervised:
+            supervision.leave_behind(service.directory)
+        raise
+    except (PenstockError, OSError):
+        if was_supervised:
+            # What ran before this command goes on, and needs it.
+            guardian.let_go()
+            supervision.leave_behind(service.directory)
         raise
     if detach:
         supervision.leave_behind(service.directory)

@@ -46,6 +46,16 @@ def guard() -> None:
     _owner = os.getpid()
 
 
+def let_go() -> None:
+    """What this process starts from now on does not end with it."""
+    global _owner
+    others = [each for each in os.environ.get(VARIABLE, "").split() if each != _own_mark]
+    os.environ.pop(VARIABLE, None)
+    if others:
+        os.environ[VARIABLE] = " ".join(others)
+    _owner = None
+
+
 def _is_there() -> bool:
     """Whether the guardian of this process has not ended."""
     assert _guardian is not None

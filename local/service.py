@@ -135,11 +135,11 @@ class DevService:
         return found
 
     def restart(self, name: str) -> None:
-        """Start what has that name unless it runs; returns at once. Raises `Busy`."""
+        """Start what has that name unless it runs, or a command has just stopped it; returns at once. Raises `Busy`."""
         for process in PROCESSES:
             if process.name == name:
                 with self.directory.changing():
-                    if self._find(process) is None:
+                    if name in self.directory.wanted() and self._find(process) is None:
                         self._start(process)
                 return
         self.cluster.restart(name)

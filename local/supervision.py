@@ -26,9 +26,10 @@ BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 CALM_S = 60.0
 """What has run for so long begins again with the shortest wait."""
 UNHEALTHY_S = 30.0
-"""What has said for so long that it is not healthy is ended."""
+"""What has said so for so long, each time it was asked, is ended."""
 UNANSWERED_S = 120.0
-"""What has answered nothing for so long is ended: a machine that is busy with much else is slow, not wrong."""
+"""What was not healthy for so long is ended though it answered nothing: a machine that is busy with much else is slow,
+not wrong, and the first that a process says after that is how long it had no turn."""
 STARTING_S = 180.0
 """What was not healthy yet since its start has so much time."""
 _STOP_S = 10.0
@@ -41,11 +42,6 @@ class Health:
 
     reason: str = ""
     answered: bool = True
-
-    @property
-    def patience_s(self) -> float:
-        """For how long the reason may hold."""
-        return UNHEALTHY_S if self.answered else UNANSWERED_S
 
 
 class Supervised(Protocol):
@@ -84,6 +80,24 @@ class _Watched:
     was_healthy: bool = False
     """Since its start, as far as it was asked."""
     ill_since_s: float | None = None
+    """Since then it was healthy at no look."""
+    said_since_s: float | None = None
+    """Since then it has said so at each look."""
+
+    def unhealthy(self, health: Health, now_s: float) -> bool:
+        """Note it, and return whether that has been so for too long."""
+        if self.ill_since_s is None:
+            self.ill_since_s = now_s
+        if not health.answered:
+            self.said_since_s = None
+        elif self.said_since_s is None:
+            self.said_since_s = now_s
+        said = self.said_since_s is not None and now_s - self.said_since_s >= UNHEALTHY_S
+        return said or now_s - self.ill_since_s >= UNANSWERED_S
+
+    def begins_again(self) -> None:
+        """What was known of its health is of another process, or is over."""
+        self.was_healthy, self.ill_since_s, self.said_since_s = False, None, None
 
 
 class Supervisor:
@@ -130,7 +144,7 @@ class Supervisor:
         except (PenstockError, OSError) as error:
             self._tell(f"{name} cannot be started: {error}")
         watched.due_s, watched.since_s = None, now_s
-        watched.was_healthy, watched.ill_since_s = False, None
+        watched.begins_again()
 
     def _ask_next(self, running: Sequence[str], now_s: float) -> None:
         """One process at each look, in turn: a look is quick, and each is asked every few seconds."""
@@ -140,17 +154,15 @@ class Supervisor:
         self._asked_last, watched, health = name, self._watched[name], self._service.health(name)
         if health is None or not health.reason:
             watched.was_healthy |= health is not None
-            watched.ill_since_s = None
+            watched.ill_since_s = watched.said_since_s = None
             return
         if not watched.was_healthy and now_s - watched.since_s < STARTING_S:
             return
-        if watched.ill_since_s is None:
-            watched.ill_since_s = now_s
-        ill_s = now_s - watched.ill_since_s
-        if ill_s < health.patience_s:
+        if not watched.unhealthy(health, now_s):
             return
+        ill_s = now_s - (watched.ill_since_s or now_s)
         self._tell(f"{name} is not healthy for {ill_s:.0f} s and is ended: {health.reason}")
-        watched.was_healthy, watched.ill_since_s = False, None
+        watched.begins_again()
         try:
             self._service.end(name)
         except (PenstockError, OSError) as error:
@@ -196,12 +208,14 @@ def leave_behind(directory: DataDirectory) -> None:
         processes.start_command(command(directory), directory.supervisor_output_file)
 
 
-def stop(directory: DataDirectory) -> None:
-    """End the process that supervises this directory; what it started goes on."""
+def stop(directory: DataDirectory) -> bool:
+    """End what supervises this directory, if something does, and return whether it did; what it started goes on."""
+    was_there = False
     while (process := find(directory)) is not None:
+        was_there = True
         processes.ask_to_stop(process)
-        if not processes.wait_gone([process], _STOP_S):
-            return
-        # Its keeper takes that for a crash.
-        processes.kill(process)
-        time.sleep(_KEEPER_S)
+        if processes.wait_gone([process], _STOP_S):
+            # Its keeper takes that for a crash.
+            processes.kill(process)
+            time.sleep(_KEEPER_S)
+    return was_there

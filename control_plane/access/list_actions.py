@@ -400,7 +400,7 @@ def _check_gives_no_more(actor: Actor, tenant: Tenant, before: AccessList, now: 
     """
     key = tenants.key(tenant, actor.id)
     giver = queries.owner_of(key)
-    right = None if giver == rules.SERVICE else right_given(before, now, giver, queries.principals(tenant))
+    right = None if giver == rules.SERVICE else right_given(before, now, giver, queries.bearers(tenant))
     if right is not None:
         raise Forbidden(
             f"the change would allow {described_right(right)} to {right.principal or rules.EVERYONE}, which"

@@ -117,6 +117,12 @@ def known_principals(tenant: Tenant) -> set[str]:
     return known
 
 
+def bearers(tenant: Tenant) -> list[str]:
+    """Every person and service account of the tenant: people too who hold no key in the role that they have now."""
+    kinds = (rules.PERSON_KIND, rules.ACCOUNT_KIND)
+    return sorted(principal for principal in known_principals(tenant) if principal.startswith(kinds))
+
+
 def group_names(tenant: Tenant) -> dict[str, str]:
     """The tenant's groups of principals: principal -> name."""
     return {f"{rules.GROUP_KIND}{row.public_id}": row.name for row in groups(tenant).order_by("name")}

@@ -17,6 +17,8 @@ from penstock.contract.limits import MIB
 FREE_BYTES_MIN = 16 * MIB
 """Free space on the embedded database's disk: its log grows by some MiB between two checkpoints."""
 _BROKERS_S = 2.0
+BEGAN = time.time()
+"""When this process began, in seconds since 1970: after a night in which nothing ran, no task is late yet."""
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
@@ -70,7 +72,7 @@ def _worker() -> str:
 
 def _late_tasks() -> dict[str, str]:
     try:
-        return processes.late_tasks(SCHEDULED, time.time())
+        return processes.late_tasks(SCHEDULED, time.time(), since=BEGAN)
     except DatabaseError:
         return {}  # the check of the database says so
 

@@ -12,6 +12,7 @@ connected -> admitted (a call was let in: it stays as long as it likes)
 """
 
 import asyncio
+import errno
 import ipaddress
 import os
 import socket
@@ -39,6 +40,7 @@ _LOOKS_SHARE = 0.02
 """Looks take this part of the time at most; one takes a microsecond or two for each descriptor."""
 _LOOK_IN_A_FLOOD_S, _LOOKS_SHARE_IN_A_FLOOD = 0.02, 0.2
 _FILES = "/proc/self/fd"
+_NONE_LEFT = (errno.EMFILE, errno.ENFILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +170,8 @@ class OpenSockets:
         """By descriptor: the inode that it was then, and what it is."""
 
     def look(self) -> list[AcceptedSocket]:
-        """Those that are open."""
-        before = self._looked_at
-        self._looked_at = {}
+        """Those that are open. Raises `OSError` where the process has no descriptor left to look with."""
+        before, looked_at = self._looked_at, {}
         for name in os.listdir(_FILES):
             descriptor = int(name)
             try:
@@ -182,11 +183,12 @@ class OpenSockets:
             inode, accepted = before.get(descriptor, (-1, None))
             if inode != status.st_ino:
                 accepted = self._accepted(descriptor, status.st_ino)
-            self._looked_at[descriptor] = status.st_ino, accepted
+            looked_at[descriptor] = status.st_ino, accepted
+        self._looked_at = looked_at
         return [accepted for _, accepted in self._looked_at.values() if accepted is not None]
 
     def hang_up_on(self, accepted: AcceptedSocket) -> None:
-        """Shut the connection down; gRPC closes it then. Does nothing when it is gone."""
+        """Shut the connection down; gRPC closes it then. Does nothing when it is gone. Raises as `look`."""
         for connection in _duplicate(accepted.descriptor, accepted.inode):
             with closing(connection):
                 try:
@@ -214,9 +216,13 @@ def _duplicate(descriptor: int, inode: int) -> Iterator[socket.socket]:
     """The socket of that descriptor; none when the descriptor is another one by now."""
     try:
         copy = os.dup(descriptor)
-    except OSError:
+    except OSError as error:
+        if error.errno in _NONE_LEFT:
+            raise
         return
-    if os.fstat(copy).st_ino == inode:
+    status = os.fstat(copy)
+    # Files of other kinds count their inodes for themselves.
+    if stat.S_ISSOCK(status.st_mode) and status.st_ino == inode:
         yield socket.socket(fileno=copy)
     else:
         os.close(copy)
@@ -244,7 +250,14 @@ async def watch(strangers: Mapping[int, Strangers]) -> NoReturn:
         began = time.monotonic()
         for listener in strangers.values():
             listener.begin_look()
-        accepted = await asyncio.to_thread(sockets.look)
+        try:
+            accepted = await asyncio.to_thread(sockets.look)
+        except OSError as error:
+            if error.errno not in _NONE_LEFT:
+                raise
+            # Whatever took the last descriptor: the broker goes on, and looks once there is one.
+            await asyncio.sleep(_LOOK_S)
+            continue
         now = time.monotonic()
         leaving = [
             each
@@ -252,7 +265,12 @@ async def watch(strangers: Mapping[int, Strangers]) -> NoReturn:
             for each, _ in listener.judge(now, [item for item in accepted if item.listener_port == port])
         ]
         for each in leaving:
-            sockets.hang_up_on(each)
+            try:
+                sockets.hang_up_on(each)
+            except OSError as error:
+                if error.errno not in _NONE_LEFT:
+                    raise
+                break  # at the next look
         took_s = time.monotonic() - began
         if any(listener.short_of_places for listener in strangers.values()):
             # Those that were hung up on come back at once, and would take all places again before newcomers come.

@@ -58,6 +58,8 @@ class _Own:
     """Units, as the three below."""
     returned: int = 0
     owed: int = 0
+    said_first: int = 0
+    """The part of `returned` that no request before the last one said."""
     returned_known: int = 0
     owed_known: int = 0
     """What of `returned` and `owed` the books are known to have."""
@@ -247,6 +249,8 @@ class BudgetHolder:
                 own.began_ms = granted.began_ms
                 _begin_term(own, answer.term)
             elif answer.term != own.term:
+                # These books heard it as of the ones before, and took nothing back: it is given back to them next.
+                own.hold += own.said_first * PARTS
                 _begin_term(own, answer.term)
             if granted.total > own.received:
                 own.hold += (granted.total - own.received) * PARTS
@@ -301,6 +305,7 @@ class BudgetHolder:
         else:
             gives_back = own.hold // PARTS
         own.returned += gives_back
+        own.said_first = gives_back
         own.hold -= gives_back * PARTS
         own.said_amount = budget.amount
         own.owed += own.debt // PARTS
@@ -326,4 +331,4 @@ def _begin_term(own: _Own, term: int) -> None:
     """Other books: what the ones before may not have heard is owed to these; what was given back to them is gone."""
     own.debt += (own.owed - own.owed_known) * PARTS
     own.term, own.heard = term, False
-    own.received = own.returned = own.owed = own.returned_known = own.owed_known = 0
+    own.received = own.returned = own.owed = own.said_first = own.returned_known = own.owed_known = 0

@@ -282,6 +282,19 @@ def test_what_it_may_itself_it_may_give(denied: Denied) -> None:
     assert refused.status == 403 and "consume of topic pay to" in refused.body["detail"]
 
 
+@pytest.mark.parametrize("role", Role)
+def test_it_gives_no_more_to_people_of_any_role_who_may_have_another_one_tomorrow(
+    denied: Denied, role: Role
+) -> None:
+    manages = {"effect": "allow", "principal": f"service_account:{denied.ids['till']}", "resource": "tenant"}
+    denied.owner("POST", "acls", manages)
+    denied.owner("PATCH", "access", {"default": "deny"})
+    person = Membership.objects.get(tenant=denied.house.tenant, role=role).person.public_id
+    given = {**deny(f"person:{person}", "pay"), "effect": "allow", "operations": ["consume"]}
+    refused = denied.by_key("POST", "acls", given)
+    assert refused.status == 403 and "gives no right that it does not have" in refused.body["detail"]
+
+
 def test_the_answer_to_who_may_change_the_list_says_what_a_key_may_not_give(denied: Denied) -> None:
     asked = "operation=alter&resource=tenant"
     of_key = denied.owner("GET", "access/check?key={own}&".format(**denied.ids) + asked)

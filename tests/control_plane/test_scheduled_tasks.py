@@ -14,6 +14,7 @@ from control_plane.outbox import tasks as outbox
 from control_plane.processes import actions, queries
 from control_plane.processes.models import ScheduledTask
 from control_plane.processes.task_notes import NOTED_EVERY_S, TaskNotes
+from control_plane.rest import health
 from control_plane.worker import Worker
 from tests.control_plane.world import call
 
@@ -72,7 +73,17 @@ def test_a_worker_counts_from_its_own_start() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_readiness_of_a_worker_and_warnings_of_the_web_application_name_what_is_late() -> None:
+def test_the_web_application_counts_from_its_own_start() -> None:
+    went_well(BILLS, 100_000)
+    actions.beat("ready")
+    assert "warnings" not in call("GET", "/readyz").body, "nothing ran in the night"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_readiness_of_a_worker_and_warnings_of_the_web_application_name_what_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(health, "BEGAN", 0.0)
     worker = Worker(began=0.0)
     worker.state = "ready"
     went_well(BILLS, 200)

@@ -1,10 +1,12 @@
 """What the comparison of two lists finds is a right that is given; where it finds none, no name and address has one."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.rules import access
-from penstock.rules.access import Access, AccessList, Question
+from penstock.rules.access import Access, AccessList, Acl, Question
 from penstock.rules.access_gains import right_beyond, right_by_new_name, right_given
 
 from .test_access_lists import ADDRESSES, PEOPLE, lists
@@ -97,3 +99,47 @@ def test_a_new_name_gives_a_right_exactly_where_the_comparison_says_so(
         .allowed
     ]
     assert (right is None) == (not gained), (right, gained[:1])
+
+
+GIVER, OTHER = PEOPLE[:2]
+
+
+def allows(principal: str, name: str, *, literal: bool = False, addresses: tuple[str, ...] = ()) -> Acl:
+    return Acl(
+        effect=access.ALLOW,
+        principal=principal,
+        resource=access.TOPIC,
+        name=name,
+        literal=literal,
+        operations=(access.CONSUME,),
+        addresses=addresses,
+    )
+
+
+def test_who_may_one_topic_does_not_give_those_whose_names_begin_with_its_name() -> None:
+    own = allows(GIVER, "orders", literal=True)
+    before = AccessList(default=access.DENY, acls=(own,))
+    assert right_given(before, replace(before, acls=(own, allows(OTHER, "orders"))), GIVER, PEOPLE)
+    same = replace(before, acls=(own, allows(OTHER, "orders", literal=True)))
+    assert right_given(before, same, GIVER, PEOPLE) is None
+
+
+def test_who_may_from_one_range_does_not_give_more_addresses_on_either_side() -> None:
+    own = allows(GIVER, "orders", addresses=("10.1.0.0/16",))
+    before = AccessList(default=access.DENY, acls=(own,))
+    for addresses in ((), ("10.0.0.0/15",), ("10.1.0.0/16", "10.2.0.0/32"), ("10.1.0.0/16", "2001:db8::/32")):
+        wider = replace(before, acls=(own, allows(OTHER, "orders", addresses=addresses)))
+        assert right_given(before, wider, GIVER, PEOPLE), addresses
+    low = replace(before, acls=(allows(GIVER, "orders", addresses=("10.0.0.0/16",)),))
+    ends_later = replace(low, acls=(*low.acls, allows(OTHER, "orders", addresses=("10.0.0.0/15",))))
+    assert right_given(low, ends_later, GIVER, PEOPLE), "both begin at one address"
+    narrower = replace(before, acls=(own, allows(OTHER, "orders.eu", addresses=("10.1.2.0/24",))))
+    assert right_given(before, narrower, GIVER, PEOPLE) is None
+
+
+def test_who_is_denied_does_not_free_those_who_come_later() -> None:
+    denied = tuple(replace(allows(principal, "secrets"), effect=access.DENY) for principal in PEOPLE)
+    everyone = replace(denied[0], principal=access.EVERYONE)
+    before = AccessList(default=access.ALLOW, acls=(*denied, everyone))
+    right = right_given(before, replace(before, acls=denied), GIVER, PEOPLE)
+    assert right is not None and not right.principal

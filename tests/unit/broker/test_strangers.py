@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import os
+import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -25,6 +28,7 @@ from penstock.contract.methods import AUTHORIZATION
 from penstock.rules.addresses import split_address
 from tests.floods import DRIPPING, HOSTS, SAYINGS, attack
 from tests.unit.broker.listeners import CONNECTIONS, GRPC, World, channel, run
+from tests.waiting import PATIENCE_S
 
 PORT = 9_000
 PLACES = 64
@@ -228,6 +232,70 @@ def test_an_operator_comes_in_while_strangers_hold_every_connection_of_the_inter
             watching.cancel()
 
     run(scenario)
+
+
+def test_a_descriptor_that_is_used_again_is_another_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as open_sockets:
+        address = listening.getsockname()
+        sockets = OpenSockets({address[1]})
+        first_client = open_sockets.enter_context(socket.create_connection(address))
+        first = open_sockets.enter_context(listening.accept()[0])
+        (ended,) = sockets.look()
+        assert ended.peer.port == first_client.getsockname()[1]
+        client = open_sockets.enter_context(socket.create_connection(address))
+        with listening.accept()[0] as second:
+            os.dup2(second.fileno(), first.fileno())
+        (there,) = sockets.look()
+        assert (there.descriptor, there.peer.port) == (ended.descriptor, client.getsockname()[1])
+        sockets.hang_up_on(ended)
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+        sockets.hang_up_on(there)
+        client.settimeout(PATIENCE_S)
+        assert client.recv(1) == b""
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """This process can open nothing more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as first:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first.fileno() + 1, before[1]))
+        held: list[int] = []
+        try:
+            with pytest.raises(OSError):
+                while True:
+                    held.append(os.open(os.devnull, os.O_RDONLY))
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            for descriptor in held:
+                os.close(descriptor)
+
+
+def test_a_process_without_a_descriptor_left_looks_again_later() -> None:
+    async def scenario() -> None:
+        # One thread: what is asked of it after a look comes after it.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        await asyncio.to_thread(int)
+        with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as open_sockets:
+            port = listening.getsockname()[1]
+            open_sockets.enter_context(socket.create_connection(("127.0.0.1", port)))
+            open_sockets.enter_context(listening.accept()[0])
+            strangers = Strangers(HangUps("client"), connections_max=PLACES)
+            with no_descriptor_left():
+                watching = asyncio.create_task(watch({port: strangers}))
+                await asyncio.sleep(0)
+                await asyncio.to_thread(int)
+                await asyncio.sleep(0)
+                assert not watching.done()
+            while not strangers.count:
+                assert not watching.done()
+                await asyncio.sleep(0)
+            watching.cancel()
+
+    asyncio.run(scenario())
 
 
 def test_without_a_look_strangers_keep_newcomers_out() -> None:

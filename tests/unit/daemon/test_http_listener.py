@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -192,6 +193,15 @@ def test_garbage_harms_nothing(broker: Broker, garbage: bytes, capfd: pytest.Cap
             peer.sendall(garbage)
     assert broker.get("/healthz")[0] == 200
     assert capfd.readouterr().err == ""
+
+
+def test_clients_that_reset_their_connections_after_a_whole_request_stop_no_answer(broker: Broker) -> None:
+    at_once = struct.pack("ii", 1, 0)
+    for _ in range(200):
+        with socket.create_connection(("127.0.0.1", broker.http.port)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert broker.get("/healthz")[0] == 200
 
 
 def test_thirteen_hundred_slow_requests_keep_no_health_check_waiting(

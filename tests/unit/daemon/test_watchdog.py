@@ -50,6 +50,7 @@ def test_systemd_hears_of_a_healthy_process_and_nothing_of_one_that_is_not(manag
         "WATCHDOG_PID": str(os.getpid()),
     }
     watchdog = Watchdog(process, unit)
+    assert watchdog.every_s <= 0.030, "sd_watchdog_enabled(3) asks for a sign in each half of the time"
     try:
         assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
         process.healthy = False

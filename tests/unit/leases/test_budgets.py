@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from data_plane.leases.budget_books import BudgetBooks
 from data_plane.leases.budget_holder import IDLE_MS, Verdict
+from data_plane.leases.budget_terms import BudgetRequest, Want, hold_max
 from penstock.contract.ids import BrokerId
 from penstock.rules.budgets import NOTIFY, PARTS, SLOW
 from tests.unit.leases.budget_cluster import BEGINS_MS, ENDS_MS, KEY, Cluster, messages
@@ -148,11 +150,29 @@ def test_an_amount_that_is_lowered_to_less_than_was_granted_is_used_up_and_no_mo
     assert Verdict.SPENT in cluster.verdicts
 
 
+def test_the_books_give_no_broker_more_than_its_part_whatever_it_wants() -> None:
+    """A broker of an earlier release wants what it would use in 5 s."""
+    want = Want(term=0, began_ms=0, holds=0, wants=9_000, needs=1, received=0, returned=0, owed=0)
+    asked = BudgetRequest(holder=ONE, registration=1, epoch=1, sequence=1, wants={KEY: want})
+    books = BudgetBooks(1, budget=lambda key: messages(10_000), stored=lambda key: None)
+    answered = books.asked(asked, {ONE: 1, TWO: 2}, 0.0, BEGINS_MS)
+    assert answered is not None and answered[0].granted[KEY].total == hold_max(10_000, 2) == 50
+
+
 def test_a_lower_amount_that_all_fits_in_takes_back_what_brokers_hold_of_the_higher_one() -> None:
     cluster = loaded(1_000_000, seed=7)
     cluster.raise_to(20_000)
     cluster.step(250)
     assert all(broker.holder.unused()[KEY] <= 100 for broker in cluster.brokers.values())
+
+
+def test_what_is_given_back_of_a_higher_amount_is_given_to_the_next_controller_too() -> None:
+    """Else the next books would count it as used, which may be all of an amount that is much lower."""
+    cluster = loaded(10_000_000, seed=7)
+    cluster.raise_to(100_000)
+    cluster.fail_over()
+    run_dry(cluster, per_step=2_000)
+    assert 99_000 - cluster.floors <= cluster.used <= 100_000 + cluster.floors
 
 
 def test_brokers_that_are_all_killed_stop_a_budget_one_part_in_a_hundred_early_at_most() -> None:

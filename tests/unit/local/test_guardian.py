@@ -89,6 +89,14 @@ def test_what_a_guarded_process_of_a_guarded_process_started_ends_with_the_outer
     end(process, signal.SIGKILL, started)
 
 
+def test_what_a_process_starts_after_it_let_go_does_not_end_with_it() -> None:
+    process, started = run(program(_SLEEPER, then=_STAYS, first=f"{GUARDS}; guardian.let_go()"))
+    assert psutil.Process(started).environ()[guardian.VARIABLE] == guardian.mark()[guardian.VARIABLE]
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    os.kill(started, signal.SIGKILL)
+
+
 def test_nothing_that_others_started_ends() -> None:
     bystander = subprocess.Popen(_SLEEPER)
     try:

@@ -1,11 +1,17 @@
 """What has ended is started again, later each time; what a command stopped is not; outputs stay within their bound."""
 
 import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from local import supervision
 from local.layout import Busy, DataDirectory
+from local.service import DevService
+from local.service_layout import Backends
 from local.supervision import (
     BACKOFF_S,
     CALM_S,
@@ -16,6 +22,10 @@ from local.supervision import (
     Supervisor,
     shorten,
 )
+from tests.integration.installed import ROOT
+from tests.waiting import PATIENCE_S, wait_until
+
+CLI = (sys.executable, "-m", "penstock.cli")
 
 
 class Service:
@@ -163,6 +173,23 @@ def test_what_answers_nothing_has_longer_than_what_says_that_it_is_ill(service: 
     assert service.ended == ["broker-1"]
 
 
+def test_the_first_answer_after_a_time_without_one_ends_nothing(service: Service) -> None:
+    """A busy machine: what comes first is how long the process had no turn."""
+    supervisor = Supervisor(service, lambda line: None)
+    looks(supervisor, 0, 1)
+    unanswered = Health(reason="no answer: timed out", answered=False)
+    service.healths["web"] = unanswered
+    looks(supervisor, 1.5, UNHEALTHY_S + 10)
+    service.healths["web"] = Health(reason='{"healthy": false, "loop_age_s": 38.2}')
+    looks(supervisor, UNHEALTHY_S + 10.5, UNHEALTHY_S + 15)
+    assert service.ended == []
+    service.healths["web"] = unanswered
+    looks(supervisor, UNHEALTHY_S + 15.5, UNANSWERED_S)
+    assert service.ended == []
+    looks(supervisor, UNANSWERED_S + 0.5, UNANSWERED_S + 3)
+    assert service.ended == ["web"]
+
+
 def test_what_still_starts_has_time_and_not_for_ever(service: Service) -> None:
     supervisor = Supervisor(service, lambda line: None)
     service.healths["web"] = ILL
@@ -189,6 +216,40 @@ def test_a_start_waits_for_a_command_that_is_at_work(service: Service) -> None:
     service.busy = False
     supervisor.look(5.5)
     assert service.restarted == ["web"]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[DataDirectory]:
+    directory = DataDirectory(tmp_path)
+    directory.load_or_create(3)
+    yield directory
+    directory.unwant(*directory.wanted())
+    supervision.stop(directory)
+
+
+@pytest.mark.processes
+def test_a_command_that_is_refused_leaves_what_runs_with_a_supervisor(directory: DataDirectory) -> None:
+    directory.want("what runs")
+    leave_behind = f"supervision.leave_behind(DataDirectory(Path({str(directory.path)!r})))"
+    imports = (
+        "from pathlib import Path; from local import supervision; from local.layout import DataDirectory"
+    )
+    subprocess.run([sys.executable, "-c", f"{imports}; {leave_behind}"], check=True, cwd=ROOT)
+    wait_until("it is supervised", lambda: supervision.find(directory) is not None)
+    up = [*CLI, "dev", "up", "--detach", "--bare", "--brokers", "2", "--data", str(directory.path)]
+    refused = subprocess.run(up, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert "cannot shrink to 2" in refused.stderr
+    assert supervision.find(directory) is not None
+
+
+@pytest.mark.parametrize("name", ["worker", "broker-1"])
+def test_what_a_command_has_just_stopped_is_not_started_by_a_supervisor_that_was_about_to(
+    directory: DataDirectory, name: str
+) -> None:
+    service = DevService(directory)
+    service.service.load_or_create(Backends())
+    service.restart(name)
+    assert service.running() == set() and not any(output.exists() for output in service.outputs())
 
 
 def test_an_output_that_has_grown_begins_anew_and_its_writer_goes_on_in_it(tmp_path: Path) -> None:
