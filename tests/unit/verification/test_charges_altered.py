@@ -173,7 +173,9 @@ def test_a_loss_of_a_tenant_that_was_closed_is_credited_by_the_minimum_of_its_op
     assert (service.verify("inv_1").verdict, service.verify("inv_1").problems) == (Verdict.PROVEN, ())
     (note,) = [item["document"] for item in service.chain_items if item["kind"] == "credit_note"]
     whole = credit_of_whole_period(service)
-    assert whole.total_micro < note["total_micro"], "the minimum of the whole month would take most of it back"
+    assert whole.total_micro < note["total_micro"], (
+        "the minimum of the whole month would take most of it back"
+    )
 
 
 def credit_of_whole_period(service: Service) -> ChargedCredit:
