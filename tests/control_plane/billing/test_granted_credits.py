@@ -21,10 +21,13 @@ from tenants.models import Tenant
 from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import (
     FIRST,
+    LOST,
+    NEW,
     SECOND,
     change,
     cut,
     document_of,
+    problems_of,
     terms,
 )
 from tests.control_plane.billing.world import TESTER, Part, World
@@ -314,3 +317,14 @@ def test_a_loss_that_is_seen_after_a_credit_was_granted_gives_back_no_more_than_
     assert sum(note.total_micro for note in CreditNote.objects.all()) > row.total_micro
     page = invoice_pdf.invoice_page(second, printing.issuer(), printing.standing(second))
     assert '<td class="num">0.00 USD</td>' in page.partition("Remains")[2]
+
+
+def test_a_loss_after_a_line_was_credited_is_credited_as_it_was_billed(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[]))
+    first = world.invoice(cut(world, acme, FIRST, 5))
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    granted(second, PartAsked(id="messages_in", amount_micro=100 * CENT))
+    cut(world, acme, NEW, 1, lost=LOST, start=SECOND.end)
+    assert CreditNote.objects.filter(invoice=second).count() == 2
+    assert problems_of(second, first) == []
