@@ -1,5 +1,6 @@
 """Credit notes that operators grant: what they take off, that it is never more than is left, and where they show."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -7,7 +8,7 @@ import msgspec
 import pytest
 from django.test import Client
 
-from billing import focus, focus_exports, granted_credits, invoice_pdf, price_actions
+from billing import cost_periods, focus, focus_exports, granted_credits, invoice_pdf, price_actions
 from billing.granted_credits import PartAsked
 from billing.models import BillingEntry, CreditNote, Invoice
 from control_plane.audit import queries as audit
@@ -146,6 +147,19 @@ def test_lines_are_credited_with_no_more_than_an_amount_of_the_whole_has_left(in
     part = granted(invoice, PartAsked(id="messages_in"), reference="all that is left of it")
     assert (part.total_micro, granted_credits.left_micro(invoice)) == (50 * CENT, 0)
     assert wrong(invoice) == []
+
+
+def test_costs_by_period_have_what_was_granted_of_the_whole(invoice: Invoice) -> None:
+    begins, now = invoice.cut.period_start, datetime.now(UTC)
+
+    def cost() -> int:
+        periods = cost_periods.periods_that_begin(invoice.tenant, begins, now, now)
+        (period,) = (period for period in periods if period.cut == invoice.cut_id)
+        return sum(period.lines.values()) + period.beside_micro + period.tax_micro
+
+    before = cost()
+    granted(invoice, amount_micro=100 * CENT)
+    assert cost() == before - 100 * CENT
 
 
 def test_the_same_reference_credits_once_and_another_content_under_it_is_refused(invoice: Invoice) -> None:
