@@ -107,7 +107,7 @@ def _credited(
             raise InvalidRequest(
                 f"{part.id[:64]!r}: no line, fee or minimum of {invoice.public_id} has this id or name"
             )
-        taken = left if part.amount_micro is None else part.amount_micro
+        taken = min(left, rest.left_net_micro) if part.amount_micro is None else part.amount_micro
         _check(part.id, taken, left, issued)
         net += taken
         if line is not None:
@@ -123,6 +123,7 @@ def _credited(
         raise InvalidRequest("parts: each part of the invoice once")
     whole = 0
     if parts:
+        _check(f"{invoice.public_id} before tax", net, rest.left_net_micro, issued)
         tax = rest.tax_upon(net)
     else:
         gross = rest.left_micro if amount_micro is None else amount_micro
@@ -160,11 +161,13 @@ def creditable(invoice: Invoice) -> list[Part]:
         return []
     issued = documents.read_document(entry.document, documents.InvoiceDocument, "invoice")
     notes = _notes(invoice)
+    # An amount of the whole was of no part, and bounds them all.
+    most = rules.rest_of(issued, notes).left_net_micro
     parts = [
         Part(
             id=line.id,
             named=line.meter.replace("_", " "),
-            left_micro=rules.left_of_line(line, issued, notes),
+            left_micro=min(most, rules.left_of_line(line, issued, notes)),
         )
         for line in issued.lines
     ]
@@ -172,7 +175,7 @@ def creditable(invoice: Invoice) -> list[Part]:
         Part(
             id=charge.id,
             named=charge.kind if charge.name == charge.kind else f"{charge.kind} {charge.name}",
-            left_micro=rules.left_of_charge(charge.kind, charge.name, issued, notes),
+            left_micro=min(most, rules.left_of_charge(charge.kind, charge.name, issued, notes)),
         )
         for charge in _chargeable(issued)
     ]

@@ -137,7 +137,8 @@ def _context(invoice: Invoice, issuer: Issuer, standing: Standing) -> dict[str, 
             }
             for note in notes
         ],
-        "remains": money(document.total_micro - sum(note.total_micro for note in notes)),
+        # A loss that was seen after a credit was granted is credited as it was billed, and may be over the whole.
+        "remains": money(max(0, document.total_micro - sum(note.total_micro for note in notes))),
         "today": f"{timezone.now():%Y-%m-%d}",
     }
 

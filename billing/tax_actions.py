@@ -99,6 +99,9 @@ def _check(given: dict[str, str]) -> None:
     if not _COUNTRY.fullmatch(given["country"]):
         raise InvalidRequest("country: two capital letters of ISO 3166-1 required, as DE")
     for name, value in given.items():
+        length_max: int | None = getattr(TaxAddress._meta.get_field(name), "max_length", None)
+        if length_max is not None and len(value) > length_max:
+            raise InvalidRequest(f"{name}: {len(value):,} characters, at most {length_max} allowed")
         if value != value.strip() or not value.isprintable():
             raise InvalidRequest(f"{name}: begins or ends with a space, or has a control character")
     if given["email"] and not _EMAIL.fullmatch(given["email"]):

@@ -93,6 +93,8 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         return
     number, status, cut = shown["number"], _status(shown), shown["cut"]
     print_fact("invoice", [number, shown["id"], status], f"Invoice {number}  {shown['id']}  {status}")
+    if shown.get("issuer_number"):
+        print_fact("number", [shown["issuer_number"]], f"Number {shown['issuer_number']}, over all tenants")
     if shown.get("void_at"):
         when = moment(shown["void_at"])
         print_fact("void", [when], f"Void since {when}: it was taken back, and nothing of it is to be paid")

@@ -144,8 +144,10 @@ class ChargedInvoice(Strict, frozen=True):
 
     @property
     def counted_micro(self) -> int:
-        """What the tenant is to pay for the month by this invoice, before credit and tax."""
-        return 0 if self.void is True else self.charge_micro - self.credited_micro
+        """What the tenant is to pay for the month by this invoice, before credit and tax. What was granted and then
+        lost too is credited twice, and lowers no other invoice.
+        """
+        return 0 if self.void is True else max(0, self.charge_micro - self.credited_micro)
 
 
 class ServiceLevelDocument(Strict, frozen=True):

@@ -34,7 +34,13 @@ class Rest:
     left_micro: int
     """Of the total."""
     left_tax_micro: int
+    """Of that, at most all of it."""
     minor_digits: int
+
+    @property
+    def left_net_micro(self) -> int:
+        """What is left before tax."""
+        return self.left_micro - self.left_tax_micro
 
     def tax_upon(self, net_micro: int) -> int:
         """The tax that is credited with an amount before tax."""
@@ -43,11 +49,11 @@ class Rest:
         return min(self.left_tax_micro, self._whole(net_micro * self.tax_micro // whole)) if whole > 0 else 0
 
     def tax_within(self, gross_micro: int) -> int:
-        """The tax in an amount with tax; the last of the invoice takes what is left of its tax."""
-        if gross_micro == self.left_micro:
-            return self.left_tax_micro
+        """The tax in an amount with tax. What is left after it is never less than the tax that is left, so the last
+        credit of the invoice takes all of its tax.
+        """
         share = gross_micro * self.tax_micro // self.total_micro if self.total_micro else 0
-        return min(self.left_tax_micro, self._whole(share))
+        return min(self.left_tax_micro, max(self._whole(share), gross_micro - self.left_net_micro))
 
     def _whole(self, amount_micro: int) -> int:
         unit = coin_of(self.minor_digits)
@@ -66,11 +72,12 @@ def rest_of(invoice: InvoiceDocument, notes: Iterable[CreditNoteDocument]) -> Re
     for note in notes:
         credited += note.total_micro
         credited_tax -= sum(one.amount_micro for one in _changes(note) if one.kind == "tax")
+    left = max(0, invoice.total_micro - credited)
     return Rest(
         total_micro=invoice.total_micro,
         tax_micro=tax,
-        left_micro=max(0, invoice.total_micro - credited),
-        left_tax_micro=max(0, tax - credited_tax),
+        left_micro=left,
+        left_tax_micro=min(left, max(0, tax - credited_tax)),
         minor_digits=invoice.minor_digits,
     )
 
@@ -97,11 +104,10 @@ def left_of_charge(
 
 def expected_tax(note: CreditNoteDocument, rest: Rest) -> int:
     """The tax that a granted credit note takes off, from what else it says."""
-    if note.granted is not UNSET and note.granted.amount_micro:
-        return rest.tax_within(note.total_micro)
     net = sum(line.amount_micro for line in note.lines)
     net -= sum(one.amount_micro for one in _changes(note) if one.kind != "tax")
-    return rest.tax_upon(net)
+    # What is left of an invoice may be tax alone: then nothing of the whole is before tax either.
+    return rest.tax_upon(net) if net else rest.tax_within(note.total_micro)
 
 
 def _charges(invoice: InvoiceDocument) -> Iterable[BilledCharge]:

@@ -265,7 +265,15 @@ def check_charged_credits(
             yield _credit(note.id, "credits more than the invoice billed")
             return
         right = credit_charged(
-            prices.book, due.terms, period_ms, due.rests, amounts, billed, lost, due.stated
+            prices.book,
+            due.terms,
+            period_ms,
+            due.rests,
+            amounts,
+            billed,
+            lost,
+            due.stated,
+            open_ms=invoice.open_ms,
         )
         said_lines = [
             (line.id, line.meter, line.unit, line.unit_size, line.quantity, line.amount_micro)

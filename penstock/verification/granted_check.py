@@ -77,6 +77,8 @@ def _differences(
     parts = sum(line.amount_micro for line in note.lines) - sum(one.amount_micro for one in changes)
     if whole and parts != tax:
         yield "credits parts of the invoice and an amount of the whole"
+    if not whole and parts - tax > rest.left_net_micro:
+        yield f"credits {parts - tax} before tax, and {rest.left_net_micro} of the invoice were left"
     if note.total_micro != parts + whole:
         yield f"credits {note.total_micro}, and its parts are {parts + whole}"
     if tax != rules.expected_tax(note, rest):

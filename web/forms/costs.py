@@ -50,7 +50,9 @@ class TaxAddressForm(ConsoleForm):
         help_text="Empty: to the people who may pay them",
         widget=forms.TextInput({"maxlength": EMAIL_LENGTH_MAX, "type": "email"}),
     )
-    no_mail = forms.BooleanField(label="Send no invoices by e-mail", required=False)
+    no_mail = forms.BooleanField(
+        label="Send no invoices by e-mail", required=False, template_name="web/fields/tick.html"
+    )
 
 
 class CostTagsForm(ConsoleForm):

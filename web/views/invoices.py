@@ -79,7 +79,7 @@ def invoice(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpRes
         "here": "invoices",
         "invoice": row,
         "shown": shown,
-        "remaining_micro": (row.total_micro or 0) - shown["credited_micro"],
+        "remaining_micro": max(0, (row.total_micro or 0) - shown["credited_micro"]),
         "page": notes,
         "receivable": payments.find_receivable(row),
         "tax": None if statement is None else tax_shown.shown(statement),

@@ -39,7 +39,7 @@ COLUMNS = (
         "carried_by",
         "unsent",
     ),
-    *("retry_at", "problem", "voided_micro"),
+    *("retry_at", "problem", "voided_micro", "issuer_number"),
 )
 LABELS = {
     "owed": "Owed",
@@ -176,3 +176,4 @@ def _values(row: Receivable) -> Iterator[object]:
     yield "" if row.retry_at is None else row.retry_at.isoformat()
     yield row.problem
     yield row.voided_micro
+    yield row.invoice.issuer_number

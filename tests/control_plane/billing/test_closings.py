@@ -13,8 +13,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from billing import period_actions, price_actions, terms_actions
-from billing.models import Cut
+from billing import month_forecasts, period_actions, price_actions, running_costs, terms_actions
+from billing.models import CreditNote, Cut
 from billing.open_times import open_ms
 from control_plane.outbox.registry import Delivered
 from control_plane.reconciliation import purging
@@ -22,8 +22,9 @@ from penstock.rules import charges, rating
 from tenants import observed
 from tenants.actions import create_tenant
 from tenants.closing import actions as closing
-from tenants.models import Tenant
-from tests.control_plane.billing.world import TESTER
+from tenants.models import Closing, Tenant
+from tests.control_plane.billing import test_terms as terms
+from tests.control_plane.billing.world import STANDARD_1, TESTER, World
 from tests.reconcile.clock import Clock, day, in_force, ms
 
 pytestmark = pytest.mark.django_db
@@ -285,3 +286,80 @@ def test_fees_and_the_minimum_end_with_the_closing_and_begin_again_with_the_reop
         totals = [charged.total_micro for _, charged, _ in billed(year)]
         assert totals[:3] == [_half_up(one) for one in least]
         assert len(totals) > 3 and not any(totals[3:]), "closed for good"
+
+
+def test_a_loss_of_a_closed_tenants_period_is_credited_with_the_minimum_of_its_open_time(
+    world: World,
+) -> None:
+    acme = world.tenant("acme")
+    price_actions.begin_chains(10)
+    meters = [meter | {"model": "graduated"} for meter in STANDARD_1["meters"]]
+    least = STANDARD_1 | {
+        "format": 2,
+        "name": "least",
+        "meters": meters,
+        "fees": [],
+        "minimum_month": "2200",
+    }
+    book = price_actions.publish_price_book(
+        TESTER,
+        document=least,
+        effective_from=terms.hours_ago(-24),
+        now=terms.hours_ago(0),
+    )
+    wanted = terms.terms(credits=[], discounts=[], tax=None)
+    terms.change(acme, wanted, book=book.sha256)
+    first = world.invoice(terms.cut(world, acme, terms.FIRST, 5))
+    # Open for one of the period's two hours: 3 USD of the month's minimum.
+    Closing.objects.create(tenant=acme, closed_at=terms.hours_ago(4), reopened_at=terms.hours_ago(2))
+    second = world.invoice(terms.cut(world, acme, terms.SECOND, 3))
+    terms.cut(world, acme, terms.NEW, 1, lost=terms.LOST, start=terms.SECOND.end)
+    (note,) = CreditNote.objects.filter(invoice=second)
+    assert note.issuer_number == "CN-000001", "a series of its own"
+    assert note.charges == [] and note.total_micro > 200 * CENT, "nothing comes under the minimum"
+    assert terms.problems_of(second, first) == []
+
+
+@pytest.mark.parametrize(
+    ("closings", "opened"),
+    [
+        ([(0, 4)], (4, 10)),
+        ([(-2, 4)], (4, 10)),
+        ([(-2, 0)], (0, 10)),
+        ([(4, 10)], (0, 4)),
+        ([(4, 12)], (0, 4)),
+        ([(4, 6)], (0, 10)),
+        ([(4, 4)], (0, 10)),
+        ([(0, 0)], (0, 10)),
+        ([(-1, 2), (3, 10)], (2, 3)),
+        ([(-1, 2), (4, 6), (8, None)], (2, 8)),
+        ([(0, 10)], (0, 0)),
+        ([(-1, None)], (0, 0)),
+        ([(10, 11)], (0, 10)),
+    ],
+)
+def test_the_open_time_of_a_period_ends_and_begins_at_its_very_moments(
+    world: World, closings: list[tuple[int, int | None]], opened: tuple[int, int]
+) -> None:
+    acme = world.tenant("acme")
+
+    def at(hour: int) -> datetime:
+        return BEGINS + timedelta(hours=hour)
+
+    for closed, reopened in closings:
+        Closing.objects.create(
+            tenant=acme, closed_at=at(closed), reopened_at=None if reopened is None else at(reopened)
+        )
+    assert open_ms(acme, at(0), at(10)) == tuple(ms(at(hour)) for hour in opened)
+
+
+def test_the_forecast_and_the_running_cost_of_a_closed_tenant_end_with_its_closing() -> None:
+    with told() as year:
+        year.after(10 * 24)
+        year.close()
+        year.after(5 * 24)
+        due = _half_up(Fraction(LEAST * 10, 31))
+        forecast = month_forecasts.month_forecast(year.tenant, year.clock.now())
+        running = running_costs.running_cost(year.tenant, year.clock.now())
+        assert forecast.cost is not None and running is not None
+        assert forecast.cost.expected.total_micro == running.charged.total_micro == due

@@ -1,5 +1,6 @@
 """Credit notes that operators grant: what they take off, that it is never more than is left, and where they show."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -7,11 +8,12 @@ import msgspec
 import pytest
 from django.test import Client
 
-from billing import focus, focus_exports, granted_credits, price_actions
+from billing import cost_periods, focus, focus_exports, granted_credits, invoice_pdf, price_actions
 from billing.granted_credits import PartAsked
 from billing.models import BillingEntry, CreditNote, Invoice
 from control_plane.audit import queries as audit
 from payments import actions as receivables
+from payments import printing
 from payments import queries as payments
 from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, InvalidRequest
@@ -20,11 +22,13 @@ from tenants.models import Tenant
 from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import (
     FIRST,
+    LOST,
+    NEW,
     SECOND,
     change,
     cut,
     document_of,
-    grant,
+    problems_of,
     terms,
 )
 from tests.control_plane.billing.world import TESTER, Part, World
@@ -112,6 +116,50 @@ def test_lines_are_credited_as_they_were_charged_with_their_tax(invoice: Invoice
     assert wrong(invoice) == []
     with pytest.raises(InvalidRequest, match=r"0\.00 USD are left"):
         granted(invoice, reference="again")
+
+
+def test_what_is_left_of_the_tax_alone_is_credited_and_proven(invoice: Invoice) -> None:
+    for meter in ("messages_in", "bytes_in"):
+        granted(invoice, PartAsked(id=meter), reference=meter)
+    # 0.68 and 0.51 of the 1.20 of tax: each was rounded down.
+    rest = granted(invoice, reference="rest")
+    assert (rest.total_micro, rest.granted_micro) == (CENT, 0)
+    assert wrong(invoice) == []
+    assert (granted_credits.left_micro(invoice), granted_credits.creditable(invoice)) == (0, [])
+
+
+def test_many_small_credits_leave_no_more_tax_than_there_is_left(invoice: Invoice) -> None:
+    for count in range(126):
+        granted(invoice, amount_micro=5 * CENT, reference=f"small {count}")
+    # 0.05 have less than a cent of tax in them: 6.30 are before tax, and what is left is tax.
+    assert granted_credits.left_micro(invoice) == 120 * CENT
+    assert granted_credits.creditable(invoice) == []
+    granted(invoice, amount_micro=7 * CENT, reference="of the tax")
+    granted(invoice, reference="rest")
+    taxes = [-one["amount_micro"] for note in CreditNote.objects.all() for one in note.charges]
+    assert sum(taxes) == 120 * CENT
+    assert min(note.granted.amount_micro for note in notes_of(invoice) if note.granted) == 0
+    assert wrong(invoice) == []
+
+
+def test_lines_are_credited_with_no_more_than_an_amount_of_the_whole_has_left(invoice: Invoice) -> None:
+    granted(invoice, amount_micro=700 * CENT, reference="whole")
+    part = granted(invoice, PartAsked(id="messages_in"), reference="all that is left of it")
+    assert (part.total_micro, granted_credits.left_micro(invoice)) == (50 * CENT, 0)
+    assert wrong(invoice) == []
+
+
+def test_costs_by_period_have_what_was_granted_of_the_whole(invoice: Invoice) -> None:
+    begins, now = invoice.cut.period_start, datetime.now(UTC)
+
+    def cost() -> int:
+        periods = cost_periods.periods_that_begin(invoice.tenant, begins, now, now)
+        (period,) = (period for period in periods if period.cut == invoice.cut_id)
+        return sum(period.lines.values()) + period.beside_micro + period.tax_micro
+
+    before = cost()
+    granted(invoice, amount_micro=100 * CENT)
+    assert cost() == before - 100 * CENT
 
 
 def test_the_same_reference_credits_once_and_another_content_under_it_is_refused(invoice: Invoice) -> None:
@@ -264,7 +312,7 @@ def test_a_loss_that_is_seen_after_a_credit_was_granted_gives_back_no_more_than_
     world: World, acme: Tenant
 ) -> None:
     price_actions.begin_chains(10)
-    change(acme, terms(credits=[grant(amount=1)]))
+    change(acme, terms(credits=[]))
     cut(world, acme, FIRST, 5)
     second = world.invoice(cut(world, acme, SECOND, 3))
     receivables.open_receivable(second)
@@ -280,3 +328,17 @@ def test_a_loss_that_is_seen_after_a_credit_was_granted_gives_back_no_more_than_
     receivables.follow_credits(receivable.public_id)
     row = payments.receivable_of(second)
     assert (row.credited_micro, row.overpaid_micro) == (row.total_micro, 0)
+    assert sum(note.total_micro for note in CreditNote.objects.all()) > row.total_micro
+    page = invoice_pdf.invoice_page(second, printing.issuer(), printing.standing(second))
+    assert '<td class="num">0.00 USD</td>' in page.partition("Remains")[2]
+
+
+def test_a_loss_after_a_line_was_credited_is_credited_as_it_was_billed(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[]))
+    first = world.invoice(cut(world, acme, FIRST, 5))
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    granted(second, PartAsked(id="messages_in", amount_micro=100 * CENT))
+    cut(world, acme, NEW, 1, lost=LOST, start=SECOND.end)
+    assert CreditNote.objects.filter(invoice=second).count() == 2
+    assert problems_of(second, first) == []

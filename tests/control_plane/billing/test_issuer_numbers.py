@@ -1,17 +1,23 @@
 """What the law wants on an invoice: numbers of the issuer without gaps, and who invoices whom, frozen as it was."""
 
+import csv
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 from django.db import transaction
+from django.test import Client
 
 from billing import granted_credits, invoice_pdf, issuer_numbers, tax_actions
 from billing.models import CreditNote, Invoice
 from control_plane import config
+from payments import actions as receivables
 from penstock.contract import documents
+from tenants.models import Membership
+from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import document_of
 from tests.control_plane.billing.world import TESTER, Part, World
+from tests.control_plane.world import make_house, make_person
 
 PROFILE = {
     "country": "DE", "state": "", "postal_code": "10115", "city": "Berlin", "line1": "Torstraße 1", "line2": "",
@@ -130,3 +136,27 @@ def test_an_address_that_takes_no_mail_is_refused(world: World, email: str) -> N
         tax_actions.set_address(
             TESTER, world.tenant("acme"), now=datetime.now(UTC), **PROFILE | {"email": email}
         )
+
+
+def test_an_operator_finds_what_was_paid_by_bank_by_the_number_on_the_invoice(world: World) -> None:
+    first, second = issued(world, "acme", 2)
+    for invoice in (first, second):
+        receivables.open_receivable(invoice)
+    client = Client()
+    client.post("/operator/sign-in", {"token": make_house("other").credentials[Standing.OPERATOR]})
+    page = client.get("/operator/receivables", {"show": "all", "q": " inv-000002 "}).content.decode()
+    assert second.public_id in page and "INV-000002" in page and first.public_id not in page
+    lines = client.get("/operator/receivables.csv", {"show": "all", "q": "INV-000001"}).content.decode()
+    (row,) = csv.DictReader(lines.splitlines())
+    assert (row["invoice"], row["issuer_number"]) == (first.public_id, "INV-000001")
+
+
+def test_the_pages_of_an_invoice_say_its_number_and_that_of_its_credit_notes(world: World) -> None:
+    (invoice,) = issued(world, "acme")
+    granted_credits.grant_credit(TESTER, invoice, reference="T-1", reason="goodwill", amount_micro=10_000)
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=invoice.tenant, person=person, role="owner")
+    client = Client()
+    client.cookies["penstock"] = token
+    page = client.get(f"/t/acme/invoices/{invoice.public_id}").content.decode()
+    assert "INV-000001" in page and "CN-000001" in page

@@ -16,7 +16,7 @@ from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.rules import rating
 from penstock.rules.timestamps import time_ms
-from penstock.verification import charges_check, invoice_check
+from penstock.verification import charges_check, granted_check, invoice_check
 from penstock.verification.findings import Problem
 from tenants.models import Membership, Tenant
 from tests.control_plane.billing.world import STANDARD_1, TESTER, Part, World
@@ -114,7 +114,7 @@ def problems_of(invoice: Invoice, previous: Invoice) -> list[Problem]:
         *charges_check.check_charges(issued, assigned, due),
         *charges_check.check_statement(issued, assigned, due),
         *charges_check.check_grants(issued, assigned, earlier, before, returned),
-        *charges_check.check_charged_credits(issued, assigned, due, quantities, mine),
+        *charges_check.check_charged_credits(issued, assigned, due, quantities, granted_check.by_loss(mine)),
         *invoice_check.check_shown(dict(shown) | {"lines": [dict(one) for one in shown["lines"]],
             "charges": [dict(c) for c in shown["charges"]],
             "credit_notes": [dict(n) for n in shown["credit_notes"]]}, issued, mine),
@@ -196,7 +196,7 @@ def test_a_loss_gives_credit_back_and_the_next_invoice_has_it(world: World, acme
 
 def test_a_grant_stays_as_it_was_given_until_it_expires(acme: Tenant) -> None:
     change(acme, terms())
-    for credits in ([], [grant(amount=1)], [grant(expires_ms=NOW_MS)]):
+    for credits in ([], [grant(amount=10_000)], [grant(expires_ms=NOW_MS)]):
         with pytest.raises(InvalidRequest, match="cr_1 was granted"):
             change(acme, terms(credits=credits))
     old = grant("cr_old", expires_ms=time_ms(hours_ago(10)))
@@ -240,7 +240,7 @@ def test_the_chain_knows_grants_that_are_older_than_the_history_of_terms(world: 
     world.cut(acme, [], end=hours_ago(12))
     TenantTerms.objects.all().delete()
     with pytest.raises(InvalidRequest, match="cr_old was granted"):
-        change(acme, terms(credits=[grant("cr_old", 1)]))
+        change(acme, terms(credits=[grant("cr_old", 10_000)]))
 
 
 def test_a_period_that_is_closed_late_has_the_terms_of_its_beginning(world: World, acme: Tenant) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from billing.models import CreditNote, Invoice
 from demo.fake_stripe import FakeStripe
 from payments import actions, dunning, inbox, queries
-from payments.models import Payment, Receivable, StripeCustomer
+from payments.models import Payment, Receivable, StripeCustomer, StripeEvent
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.paying import (
     CENT,
@@ -229,6 +229,10 @@ def test_a_customer_that_was_deleted_is_made_anew_and_asked_again(
     theirs = fake.objects[row.stripe_invoice]
     if status == "paid":
         assert theirs["id"] == before
+        # What Stripe says of it still names the customer that is gone.
+        inbox.receive(*event("invoice.paid", theirs, event_id="evt_2"), WEBHOOK_SECRET, timezone.now())
+        worker()
+        assert StripeEvent.objects.get(event_id="evt_2").outcome == f"{row.public_id} is compared with Stripe"
     else:
         assert (theirs["customer"], theirs["status"]) == (known.stripe_id, "open")
         fake.pay_on_page(theirs["id"])

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from django.test import Client
 
 from billing import tax_actions
 from billing.models import Invoice
@@ -11,6 +12,7 @@ from control_plane import config
 from control_plane.mail import sending
 from control_plane.mail.models import Mail
 from payments import actions, printing
+from penstock.contract.errors import InvalidRequest
 from penstock.rules.payment_words import PAYMENT_WORDS
 from tenants.models import Membership, Tenant
 from tests.control_plane.billing.world import TESTER, World
@@ -95,3 +97,23 @@ def test_paper_has_the_state_in_the_words_of_the_console(world: World) -> None:
     assert printing.standing(invoice).state == PAYMENT_WORDS["past_due"] == "past due"
     actions.give_up(TESTER, invoice, reason="insolvent")
     assert printing.standing(invoice).state == "given up"
+
+
+@pytest.mark.parametrize(
+    "field", ["legal_name", "email", "city", "line1", "line2", "state", "postal_code", "tax_id"]
+)
+def test_a_billing_profile_refuses_what_is_too_long_for_an_invoice(world: World, field: str) -> None:
+    tenant = world.tenant("acme")
+    text = "x" * 10_000 + ("@acme.example" if field == "email" else "")
+    with pytest.raises(InvalidRequest, match=rf"{field}: 10,0\d\d characters, at most \d+ allowed"):
+        profile(tenant, **{field: text}, **({"tax_id_type": "eu_vat"} if field == "tax_id" else {}))
+
+
+def test_a_billing_profile_that_is_too_long_is_refused_in_the_console(world: World) -> None:
+    tenant = world.tenant("acme")
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=tenant, person=person, role="owner")
+    client = Client()
+    client.cookies["penstock"] = token
+    answer = client.post("/t/acme/tax-address", {"country": "DE", "city": "Berlin", "legal_name": "x" * 201})
+    assert answer.status_code == 422 and "at most 200 allowed" in answer.content.decode()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from penstock.contract import documents
 from penstock.contract.service_level_documents import ChargedInvoice, Excluded, ServiceLevelDocument
@@ -79,6 +80,33 @@ def made_with_latency() -> dict[str, Any]:
         minor_digits=6,
     )
     return dict(documents.plain(document))
+
+
+def test_an_invoice_that_was_credited_over_its_whole_lowers_no_other_one() -> None:
+    """An operator granted all of it, and then a loss was credited as it had been billed."""
+    over = ChargedInvoice(
+        id="inv_1", document_sha256="a" * 64, charge_micro=700, credited_micro=900, void=UNSET
+    )
+    other = ChargedInvoice(
+        id="inv_2", document_sha256="b" * 64, charge_micro=1_000, credited_micro=0, void=UNSET
+    )
+    for invoices, charge in (((over,), 0), ((over, other), 1_000)):
+        document = month_document(
+            tenant="tn_acme",
+            month="1970-01",
+            bounds_s=BOUNDS,
+            level=STANDARD_1,
+            excluded=[],
+            operations=[
+                operation_month(name, BOUNDS, {0: Counts(valid=10, bad=9)}, {}, [], []) for name in OPERATIONS
+            ],
+            latency=None,
+            invoices=invoices,
+            currency="USD",
+            minor_digits=6,
+        )
+        assert document.charge_micro == charge
+        assert differences_of(dict(documents.plain(document))) == []
 
 
 def differences_of(plain: dict[str, Any]) -> list[str]:

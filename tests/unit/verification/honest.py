@@ -143,9 +143,11 @@ class Service:
         ends: Mapping[TopicPartition, int] | None = None,
         credits: Sequence[tuple[str, StoredLog, int, int, int]] = (),
         measured: Sequence[Mapping[str, Any]] | None = None,
+        open_ms: tuple[int, int] | None = None,
     ) -> str:
         """End the period and issue its invoice; its id. `ends` where a partition is cut below its log's end; `credits`
-        as `credit` takes them, issued before the invoice; `measured`: rows of meters that count no offsets.
+        as `credit` takes them, issued before the invoice; `measured`: rows of meters that count no offsets; `open_ms`:
+        the tenant's open time, where it is a part of the period.
         """
         end_ms = self.period_begins_ms + PERIOD_MS if end_ms is None else end_ms
         number = len(self.cuts) + 1
@@ -195,6 +197,9 @@ class Service:
         }
         # As it is once it has charges, so that `measured` has its place.
         document |= {} if measured is None else {"format": 2, "charges": [], "balances": []}
+        if open_ms is not None:
+            opened = {"from_ms": open_ms[0], "until_ms": open_ms[1]}
+            document |= {"format": 2, "charges": [], "balances": [], "open_time": opened}
         read = read_document(document, InvoiceDocument, invoice)
         self.cuts.append(
             KeptCut(
@@ -297,8 +302,18 @@ class Service:
             period = (document["period_start_ms"], document["period_end_ms"])
             given_terms = charged_terms(prices.terms, self._grants(period[0]), rests)
             book = PriceBook.read(plain(prices.price_book))
-            stated = stated_in(read_document(document, InvoiceDocument, invoice))
-            credited = credit_charged(book, given_terms, period, rests, amounts, billed, lost, stated)
+            issued = read_document(document, InvoiceDocument, invoice)
+            credited = credit_charged(
+                book,
+                given_terms,
+                period,
+                rests,
+                amounts,
+                billed,
+                lost,
+                stated_in(issued),
+                open_ms=issued.open_ms,
+            )
             added = {"charges": [asdict(one) for one in credited.changes]}
         note = {
             "format": document["format"],

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from penstock.contract.documents import CreditGrant, Discount, Tax, TaxRate, Terms
 from penstock.contract.errors import InvalidRequest
+from penstock.rules.charges import ChargedCredit, credit_charged
 from penstock.rules.rating import PriceBook
 from penstock.verification.findings import Kind, Report, Verdict
 from tests.unit.verification.alterations import leaves, others, put, shown_path
@@ -158,6 +159,34 @@ def test_fees_of_a_tenant_that_was_closed_are_proven_for_its_open_time() -> None
     service.rechain()
     service.show_again()
     assert service.verify("inv_3").verdict is Verdict.WRONG, "fees of the whole period"
+
+
+def test_a_loss_of_a_tenant_that_was_closed_is_credited_by_the_minimum_of_its_open_time() -> None:
+    service = Service(lost := StoredLog(0), book=BOOK_2, terms=replace(TERMS, credits=()))
+    lost.write(20, BEGIN_MS + 1)
+    lost.write(40, BEGIN_MS + 2)
+    service.cut(open_ms=(BEGIN_MS, BEGIN_MS + PERIOD_MS // 5))
+    size = len(lost.batches[1])
+    service.lose_from(lost, 20)
+    lost.write(1, BEGIN_MS + PERIOD_MS + 5)
+    service.cut(credits=[("inv_1", lost, 20, 40, size)])
+    assert (service.verify("inv_1").verdict, service.verify("inv_1").problems) == (Verdict.PROVEN, ())
+    (note,) = [item["document"] for item in service.chain_items if item["kind"] == "credit_note"]
+    whole = credit_of_whole_period(service)
+    assert whole.total_micro < note["total_micro"], (
+        "the minimum of the whole month would take most of it back"
+    )
+
+
+def credit_of_whole_period(service: Service) -> ChargedCredit:
+    """What the loss of `inv_1` would be worth if the tenant had been open all the time."""
+    document = service.documents["inv_1"]
+    (note,) = [item["document"] for item in service.chain_items if item["kind"] == "credit_note"]
+    amounts = {line["meter"]: line["amount_micro"] for line in document["lines"]}
+    billed = {line["meter"]: line["quantity"] for line in document["lines"]}
+    lost = {"messages_in": note["ranges"][0]["messages"], "bytes_in": note["ranges"][0]["bytes"]}
+    period_ms = (document["period_start_ms"], document["period_end_ms"])
+    return credit_charged(BOOK_2, replace(TERMS, credits=()), period_ms, {}, amounts, billed, lost)
 
 
 @pytest.mark.parametrize(("begins", "ends"), [(-1, 5), (5, 4), (0, PERIOD_MS), (0, PERIOD_MS + 1)])
