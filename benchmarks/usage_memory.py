@@ -20,6 +20,7 @@ from benchmarks.usage_load import FILE_MS, Load
 from local.provisioning import new_key, put_key
 from penstock import Client, Producer
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.records.batch import Buffer
 from spark_usage import configuration
 from spark_usage.bronze import TOPIC
 from spark_usage.lease import lease_of
@@ -91,7 +92,7 @@ def _rounds(chosen: configuration.Configuration, client: Client, rounds: int) ->
     return [Measured(name="usage_java_mib", value=java[-1], unit="MiB", beside=beside)]
 
 
-def _write(producer: Producer[str, bytes], load: Load, until_ms: int) -> None:
+def _write(producer: Producer[Buffer, Buffer], load: Load, until_ms: int) -> None:
     """The records of the time up to `until_ms` since the load's start, acknowledged on return."""
     sent = []
     for row in load.rows(until_ms):
