@@ -155,7 +155,8 @@ def watched_tenant() -> Watched:
     organisation = make_organisation(house, f"{CANARY}-organisation", owning=True)
     OrganisationMember.objects.create(organisation=organisation, person=member, role="auditor")
     asked, _ = organisations.invite(by_owner, organisation, email=f"asked@{CANARY}.example", role="auditor")
-    canary_address: dict[str, str | bool] = dict.fromkeys(tax_actions.FIELDS, CANARY) | {
+    canary_address: dict[str, str | bool] = {
+        **dict.fromkeys(tax_actions.FIELDS, CANARY),
         "country": "DE",
         "tax_id_type": "eu_vat",
         "email": f"invoices@{CANARY}.example",
