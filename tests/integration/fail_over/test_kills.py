@@ -2,7 +2,7 @@
 
 The processes are those that the machine's process table shows, so one that is new is killed too. One of each group
 (a leader and what it started) is killed at a time. Each kill prints after how long all was back, for the table of
-docs/guides/running-it.md; `FULL=1` kills one at a time, with servers too, and also stops the scheduler.
+docs/guides/running-it.md; `FULL=1` kills one at a time.
 """
 
 import contextlib
