@@ -414,7 +414,7 @@ def test_ids_of_service_levels_are_given_by_them_alone(world: World) -> None:
         )  # fmt: skip
 
     own = {
-        "id": "sla-2026-09", "amount_micro": 1, "currency": "USD", "granted_ms": 1, "expires_ms": 1 << 46,
+        "id": "sla-2026-09", "amount_micro": 10_000, "currency": "USD", "granted_ms": 1, "expires_ms": 1 << 46,
         "reason": "by hand",
     }  # fmt: skip
     with pytest.raises(
