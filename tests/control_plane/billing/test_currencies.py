@@ -96,7 +96,7 @@ def test_terms_of_another_currency_are_refused(world: World) -> None:
         change({}, euro.sha256)
     grant = {
         "id": "cr_1",
-        "amount_micro": 5,
+        "amount_micro": 50_000,
         "currency": "EUR",
         "granted_ms": 0,
         "expires_ms": 2**42,
@@ -125,7 +125,7 @@ def test_who_had_a_book_of_another_currency_before_there_were_accounts_keeps_it(
     )
     grant = {
         "id": "cr_1",
-        "amount_micro": 5,
+        "amount_micro": 50_000,
         "currency": "EUR",
         "granted_ms": 0,
         "expires_ms": 2**42,
