@@ -79,6 +79,6 @@ def narrowed(show: str, text: str = "") -> QuerySet[Receivable]:
     if text:
         of_tenant = Q(tenant__name__icontains=text) | Q(tenant__public_id=text)
         # Who pays by bank names the issuer's number.
-        of_invoice = Q(invoice__public_id=text) | Q(invoice__issuer_number__iexact=text)
+        of_invoice = Q(invoice__public_id=text) | Q(invoice__issuer_number__in=(text, text.upper()))
         rows = rows.filter(of_tenant | of_invoice)
     return rows

@@ -32,7 +32,9 @@ def java_output() -> JavaOutput:
 def spark(tmp_path_factory: pytest.TempPathFactory, java_output: JavaOutput) -> Iterator[SparkSession]:
     work = tmp_path_factory.mktemp("spark")
     with java_output.taken():
-        session = start_session(SparkConfiguration(), work, "tests of the usage pipeline")
+        # Tests look at the plans of what was executed.
+        kept = {"spark.sql.ui.retainedExecutions": "1000"}
+        session = start_session(SparkConfiguration(conf=kept), work, "tests of the usage pipeline")
     yield session
     session.stop()
 

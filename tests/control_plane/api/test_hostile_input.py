@@ -32,6 +32,7 @@ from tests.control_plane.world import (
     everything_delivered,
     make_house,
     make_organisation,
+    with_verifying_key,
 )
 
 pytestmark = pytest.mark.django_db
@@ -72,7 +73,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[House]:
     with rows_of_a_module(django_db_blocker):
-        house = make_house("acme")
+        house = with_verifying_key(make_house("acme"))
         topics.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings={})
         make_organisation(house, "acme")
         everything_delivered()

@@ -40,7 +40,7 @@ from tenants.roles import Standing
 from tests.conftest import FULL
 from tests.control_plane.api.document import document as openapi_document
 from tests.control_plane.rows_of_a_module import rows_of_a_module
-from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
+from tests.control_plane.world import ACTOR, House, everything_delivered, make_house, with_verifying_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -154,7 +154,7 @@ def _one_connection() -> Iterator[None]:
 def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[tuple[House, str]]:
     """The tenant, and the id of a key of it that no test calls with."""
     with rows_of_a_module(django_db_blocker):
-        house = make_house("acme")
+        house = with_verifying_key(make_house("acme"))
         topics.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings={})
         key, _ = access.create_key(ACTOR, house.tenant, name="one more")
         everything_delivered()
