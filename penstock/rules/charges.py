@@ -100,7 +100,12 @@ def charge(
     """
     invariant(all(amount >= 0 for amount in amounts.values()), "no meter costs less than nothing")
     opens, closes = period_ms if open_ms is None else open_ms
-    invariant(period_ms[0] <= opens <= closes <= period_ms[1], "a tenant's open time is a part of the period")
+    # A document may lie about its period: then the whole of it is charged, and others find what is wrong.
+    whole = (opens, closes) == tuple(period_ms)
+    invariant(
+        whole or period_ms[0] <= opens <= closes <= period_ms[1],
+        "a tenant's open time is a part of the period",
+    )
     parts = month_parts(opens, closes)
     charges = [
         Charge(
