@@ -210,7 +210,12 @@ def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -
         ACTOR,
         house.tenant,
         now=timezone.now(),
-        **{**dict.fromkeys(tax_actions.FIELDS, ""), "country": "DE", "postal_code": "10115"},
+        **{
+            **dict.fromkeys(tax_actions.FIELDS, ""),
+            "no_mail": False,
+            "country": "DE",
+            "postal_code": "10115",
+        },
     )
     actions.close(ACTOR, house.tenant)
     delivered(house)

@@ -128,7 +128,7 @@ def test_an_issued_invoice_is_printed_as_pdf_and_a_draft_is_not(
     answer = callers.get("acme", f"invoices/{issued.public_id}/pdf")
     assert (answer.status_code, answer["Content-Type"]) == (200, "application/pdf")
     assert answer.content.startswith(b"%PDF-") and answer.content.rstrip().endswith(b"%%EOF")
-    assert answer["Content-Disposition"] == 'attachment; filename="invoice-1.pdf"'
+    assert answer["Content-Disposition"] == 'attachment; filename="invoice-INV-000001.pdf"'
     assert callers.get("other", f"invoices/{issued.public_id}/pdf").status_code == 404
     draft = world.invoice(world.cut(callers.acme, [Part(first=2_000, end=2_001, size=1)]))
     assert draft.status == Invoice.Status.DRAFT
