@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.db.models import F
 from django.urls import get_resolver
 from django.utils import timezone
 from msgspec.structs import replace as replace_fields
 from pytest_django.plugin import DjangoDbBlocker
 
 from billing import chain_actions, cost_imports, price_actions, unit_cost_actions
-from billing.models import Cut, PriceBook
+from billing.models import PriceBook
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
 from control_plane.audit.actor import Actor, ActorKind
@@ -28,6 +27,7 @@ from control_plane.topics import queries as topic_queries
 from control_plane.webhooks import actions as webhooks
 from payments import actions as receivables
 from penstock.rules import access as rules
+from penstock.rules.timestamps import time_ms
 from quotas.account_actions import set_account_limits
 from quotas.models import Budget
 from tenants import queries as tenants
@@ -234,7 +234,12 @@ def _receivables(tenant: Tenant) -> dict[str, str]:
         invoice = of_amount(tenant, 1_000_000)
         if name == "credit-notes":
             document = replace_fields(
-                INVOICE, id=invoice.public_id, tenant=tenant.public_id, total_micro=invoice.total_micro
+                INVOICE,
+                id=invoice.public_id,
+                tenant=tenant.public_id,
+                total_micro=invoice.total_micro,
+                period_start_ms=time_ms(invoice.cut.period_start),
+                period_end_ms=time_ms(invoice.cut.period_end),
             )
             chain_actions.append(tenant, invoice.public_id, document, timezone.now())
         receivables.open_receivable(invoice)
@@ -245,11 +250,6 @@ def _receivables(tenant: Tenant) -> dict[str, str]:
             credit(invoice, 1_000_000)
         if name == "refunded":
             receivables.follow_credits(invoice.receivable.public_id)
-    # Each took a second of its own; the running period has begun, too.
-    minute = timedelta(minutes=1)
-    Cut.objects.filter(tenant=tenant).update(
-        period_start=F("period_start") - minute, period_end=F("period_end") - minute
-    )
     return found
 
 
