@@ -206,17 +206,13 @@ def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -
     Topic.objects.filter(pk=binned.pk).update(
         on_brokers=True, binned_at=timezone.now(), purge_at=timezone.now() + timedelta(days=90)
     )
-    tax_actions.set_address(
-        ACTOR,
-        house.tenant,
-        now=timezone.now(),
-        **{
-            **dict.fromkeys(tax_actions.FIELDS, ""),
-            "no_mail": False,
-            "country": "DE",
-            "postal_code": "10115",
-        },
-    )
+    address: dict[str, str | bool] = {
+        **dict.fromkeys(tax_actions.FIELDS, ""),
+        "no_mail": False,
+        "country": "DE",
+        "postal_code": "10115",
+    }
+    tax_actions.set_address(ACTOR, house.tenant, now=timezone.now(), **address)
     actions.close(ACTOR, house.tenant)
     delivered(house)
     assert purging.drive_closed() == 0 and topic_queries.topics(house.tenant).exists(), "within its grace"
