@@ -212,6 +212,8 @@ def test_a_paused_process_is_told_as_such(penstock: Service) -> None:
     wait_until("it is ready again", lambda: penstock.states()["worker"] == "ready")
 
 
+# The test does what a command does that ends and leaves processes behind.
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 def test_up_waits_for_a_worker_that_is_just_ending_and_starts_it_again(
     penstock: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
