@@ -283,9 +283,7 @@ def test_a_detached_cluster_has_a_supervisor_that_ends_with_it(penstock: Command
     while penstock.broker_processes() in ([], [pid]):
         assert time.monotonic() < deadline, directory.supervisor_output_file.read_text()
         time.sleep(0.05)
-    supervisor = supervision.find(directory)
-    assert supervisor is not None
-    processes.kill(supervisor)
+    assert supervision.stop(directory), "its keeper would start one that was killed again"
     processes.kill(processes.find(directory.config_file(1)) or pytest.fail("the broker is gone"))
     assert (
         "Not running, though started: broker-1. `penstock dev up --detach`" in penstock("dev", "status").err
