@@ -9,6 +9,7 @@ etcd/               config.json, output.log and data/ of the etcd that is the me
 profile.toml        ready tenant, key and addresses, in the form of the user's profile file
 wanted/             an empty file for each broker and process that is to run
 supervisor.log      what the process prints that `dev up --detach` leaves behind
+supervisor.lock     held by that process
 lock                held by the command that is changing the cluster
 brokers/<id>/       config.json, output.log and data/, the broker's log directory; <id>.removed once it was removed
 """
@@ -35,7 +36,8 @@ BROKERS_MAX = 20
 """Each takes some 100 MB of memory; more would not be a dev cluster."""
 SQLITE, ETCD = METADATA_STORES = ("sqlite", "etcd")
 ETCD_NAME = "etcd"
-_CHANGING_S = 2.0
+_LOCKED_S = 2.0
+"""So long a lock is waited for: what holds it may just be ending."""
 _LOOK_S = 0.05
 
 
@@ -262,12 +264,15 @@ class DataDirectory:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("w") as lock:
-            deadline = time.monotonic() + _CHANGING_S
-            while not _locked(lock):
-                if time.monotonic() > deadline:
-                    raise Busy(f"{self.path}: another command is changing this cluster")
-                time.sleep(_LOOK_S)
+            if not _locked(lock):
+                raise Busy(f"{self.path}: another command is changing this cluster")
             yield
+
+    @contextmanager
+    def supervising(self) -> Iterator[bool]:
+        """Hold the directory against other supervisors; False when another one holds it, and is not just ending."""
+        with (self.path / "supervisor.lock").open("w") as lock:
+            yield _locked(lock)
 
 
 def broker_name(number: int) -> str:
@@ -276,11 +281,15 @@ def broker_name(number: int) -> str:
 
 
 def _locked(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    deadline = time.monotonic() + _LOCKED_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+        time.sleep(_LOOK_S)
 
 
 def _taken(spec: ClusterSpec) -> set[int]:

@@ -1,5 +1,6 @@
 """What `penstock dev up --detach` leaves behind: `python -m local.supervisor --data DIR`, until nothing is
-wanted of the directory any more. When it is killed, `local.keeper` starts it again.
+wanted of the directory any more. When it is killed, `local.keeper` starts it again. Of two that were started by two
+commands at once, one ends at once.
 """
 
 import argparse
@@ -26,9 +27,18 @@ def main() -> None:
     chosen = parser.parse_args()
     logs.set_up("supervisor")
     directory = DataDirectory(chosen.data)
-    supervisor, keeper = Supervisor(DevService(directory), _log.info), Keeper(supervision.command(directory))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with directory.supervising() as alone:
+        if alone:
+            _supervise(directory)
+        else:
+            _log.info("Another process supervises this service already.")
+
+
+def _supervise(directory: DataDirectory) -> None:
+    supervisor = Supervisor(DevService(directory), _log.info)
+    keeper = Keeper(supervision.command(directory))
     try:
         keeper.look()
         while supervisor.look(time.monotonic()):

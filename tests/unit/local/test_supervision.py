@@ -242,6 +242,18 @@ def test_a_command_that_is_refused_leaves_what_runs_with_a_supervisor(directory:
     assert supervision.find(directory) is not None
 
 
+@pytest.mark.processes
+def test_of_two_supervisors_started_at_once_one_stays(directory: DataDirectory) -> None:
+    directory.want("what runs")
+    started = [subprocess.Popen(supervision.command(directory), cwd=ROOT) for _ in range(2)]
+    wait_until("one has ended", lambda: any(process.poll() is not None for process in started))
+    assert sorted(process.poll() is None for process in started) == [False, True]
+    assert [process.returncode for process in started if process.poll() is not None] == [0]
+    for process in started:
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+
+
 @pytest.mark.parametrize("name", ["worker", "broker-1"])
 def test_what_a_command_has_just_stopped_is_not_started_by_a_supervisor_that_was_about_to(
     directory: DataDirectory, name: str
