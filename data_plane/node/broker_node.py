@@ -47,6 +47,7 @@ from data_plane.node.replicas.committer import LogDirectoryFailed
 from data_plane.node.replicas.distrust import Distrust
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.wing import Hosting
+from data_plane.node.serving.allowance import Allowances
 from data_plane.node.serving.wing import Serving
 from data_plane.node.stats import NodeStats
 from data_plane.node.storage.wing import Storage
@@ -229,17 +230,21 @@ class BrokerNode:
             replicas=replicas,
             seated=lambda: self.control.seat.seated,
         )
+        self.allowances = Allowances(
+            paces=self.leasing,
+            budgets=self.budgets.of,
+            storage_refusal=self.storage.refusal,
+            fairness=self.fairness,
+            throttled=self.usage.metering.throttled,
+            clock=clock,
+            stats=self.stats,
+        )
         self.serving = Serving(
             environment,
             view=view,
             store=store,
             gate=self._gate,
-            fairness=self.fairness,
-            pace=self.leasing.pace,
-            own_pace=self.leasing.own_pace,
-            topic_paces=self.leasing.topic_paces,
-            storage_refusal=self.storage.refusal,
-            budgets=self.budgets.of,
+            allowances=self.allowances,
             replicas=replicas,
             disk_space=self.log_directory.disk_space,
             committer=self.hosting.committer,

@@ -8,14 +8,13 @@ import pytest
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
-from data_plane.leases.terms import LimitKey
 from data_plane.node.leasing.pacing import CONSUME_RATE, REQUEST_RATE
 from data_plane.node.serving.read_turns import ReadTurns
-from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.testkit.cluster import TENANT
 from penstock.contract.ids import TenantId
 from tests.simulation.test_shared_limits import Shared, run
 from tests.simulation.test_shared_requests import Used, silent_office
+from tests.unit.node.serving.allowances import principal
 
 ACME = TenantId(TENANT)
 ROBOT, OTHER = "robot0000000", "other0000000"
@@ -33,23 +32,14 @@ class UsedBy(Used):
         self.key_id = key_id
 
     async def _requests(self, node: Any) -> None:
-        leasing = node.leasing
-        turns = RequestTurns(
-            leasing.pace, leasing.own_pace, leasing._clock, node.stats, node.usage.metering.throttled
-        ).of(ACME, self.key_id, 1)
+        turns = node.allowances.requests.of(ACME, self.key_id, 1)
         while True:
             await turns.frame()
             self.total += 1
 
     async def _reads(self, node: Any) -> None:
-        woken, leasing = asyncio.Event(), node.leasing
-        turns = ReadTurns(
-            lambda: leasing.pace(LimitKey(ACME, CONSUME_RATE)),
-            lambda: leasing.own_pace(ACME, self.key_id, CONSUME_RATE),
-            woken.set,
-            leasing._clock,
-            node.stats,
-        )
+        woken, allowance = asyncio.Event(), node.allowances.to_consume(principal(ACME, self.key_id))
+        turns = ReadTurns(allowance, woken.set, node.leasing._clock, node.stats)
         try:
             while True:
                 woken.clear()

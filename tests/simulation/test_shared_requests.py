@@ -9,14 +9,13 @@ import pytest
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
-from data_plane.leases.terms import LimitKey
 from data_plane.node.leasing.pacing import CONSUME_RATE, REQUEST_RATE
 from data_plane.node.serving.read_turns import ReadTurns
-from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.testkit.cluster import TENANT
 from penstock.contract.ids import TenantId
 from tests.simulation.bug import planted
 from tests.simulation.test_shared_limits import Shared, run
+from tests.unit.node.serving.allowances import principal
 
 REQUESTS, CONSUMED = 200, 40_000
 FLOOR_PERCENT, BURST_MS = 10, 3_000
@@ -48,22 +47,14 @@ class Used:
         return (self.total - before) / seconds
 
     async def _requests(self, node: Any) -> None:
-        turns = RequestTurns(
-            node.leasing.pace,
-            node.leasing.own_pace,
-            node.leasing._clock,
-            node.stats,
-            node.usage.metering.throttled,
-        ).of(TenantId(TENANT), "k", 1)
+        turns = node.allowances.requests.of(TenantId(TENANT), "k", 1)
         while True:
             await turns.frame()
             self.total += 1
 
     async def _reads(self, node: Any) -> None:
-        woken, key = asyncio.Event(), LimitKey(TenantId(TENANT), CONSUME_RATE)
-        turns = ReadTurns(
-            lambda: node.leasing.pace(key), lambda: None, woken.set, node.leasing._clock, node.stats
-        )
+        woken, allowance = asyncio.Event(), node.allowances.to_consume(principal(TenantId(TENANT), "k"))
+        turns = ReadTurns(allowance, woken.set, node.leasing._clock, node.stats)
         try:
             while True:
                 woken.clear()

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from data_plane.node.serving.allowance import Allowance
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import Pace
 from penstock.contract.ids import TopicId
@@ -78,16 +79,14 @@ class BatchTurns:
 
     def __init__(
         self,
-        pace: Callable[[], Pace | None],
-        own_pace: Callable[[], Pace | None],
+        allowance: Allowance,
         stats: NodeStats,
         *,
         begin: Callable[[Waiting, float], None],
         refuse: Callable[[Pace, pb.ProduceBatch, float], None],
     ) -> None:
-        """`pace`: the tenant's now, None = it has no produce rate. `own_pace`: that of the stream's principal alone.
-        `begin`: called with a batch whose turn is now; `refuse`: with the pace that takes it only later."""
-        self._pace_now, self._own_pace_now, self._stats = pace, own_pace, stats
+        """`begin`: called with a batch whose turn is now; `refuse`: with the pace that takes it only later."""
+        self._allowance, self._stats = allowance, stats
         self._pace: Pace | None = None
         """As `look` found it, as the next one."""
         self._own_pace: Pace | None = None
@@ -99,7 +98,7 @@ class BatchTurns:
 
     def look(self) -> bool:
         """At the paces, once for all that is taken next. Whether batches wait, or may have to."""
-        self._pace, self._own_pace = self._pace_now(), self._own_pace_now()
+        self._pace, self._own_pace = self._allowance.pace(), self._allowance.own_pace()
         limited = self._pace is not None or self._own_pace is not None
         return limited or bool(self._tenants or self._own or self._topics)
 

@@ -1,24 +1,21 @@
 """One Consume stream: positions and credit in, batches pushed out."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
 from data_plane.authz.access import Operation, Principal
-from data_plane.disk.port import Buffer, Disk
+from data_plane.disk.port import Buffer
 from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
-from data_plane.metadata.model import TopicRecord
 from data_plane.metering.delivery import PushedBatches
 from data_plane.metering.increments import DeliveredTally, RequestTally
-from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
-from data_plane.node.config import NodeConfig
+from data_plane.node.environment import Environment
 from data_plane.node.frame_heads import read_head, require_few, require_read
-from data_plane.node.leasing.key_budgets import KeyBudgets
 from data_plane.node.metering.metering import Metering
-from data_plane.node.ports import Clock, Connection
+from data_plane.node.ports import Connection
 from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.reading_rights import (
     Right,
@@ -28,12 +25,10 @@ from data_plane.node.replicas.reading_rights import (
     still_holds,
 )
 from data_plane.node.replicas.replica import Following, Replica
+from data_plane.node.serving.allowance import Allowance
 from data_plane.node.serving.read_turns import ReadTurns
-from data_plane.node.serving.request_turns import KeyRequests
 from data_plane.node.serving.topic_reads import TopicReads
-from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import Turn, together
-from data_plane.throttling.pacing import Pace
+from data_plane.node.tasks import together
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
@@ -67,41 +62,31 @@ class ConsumeStream:
 
     def __init__(
         self,
+        environment: Environment,
         connection: Connection,
         principal: Principal,
+        *,
         gate: Gate,
         find: Callable[[TopicPartition], Replica | None],
-        disk: Disk,
-        config: NodeConfig,
-        clock: Clock,
-        stats: NodeStats,
-        *,
         confident: Callable[[], bool],
-        pace: Callable[[], Pace | None],
-        own_pace: Callable[[], Pace | None],
-        topic_paces: Callable[[str], Sequence[Pace]],
-        requests: KeyRequests,
+        allowance: Allowance,
         metering: Metering,
-        budgets: KeyBudgets,
         tally: RequestTally,
-        turns: TenantTurns,
-        begin_turn: Callable[[], Turn],
     ) -> None:
-        """`topic_paces`: those by which budgets slow that topic for the key now; asked only where some budget may."""
-        self._begin_turn = begin_turn
-        self._budgets = budgets
-        self._metering, self._tally, self._turns, self._requests = metering, tally, turns, requests
+        self._disk, self._config, self._stats = environment.disk, environment.config, environment.stats
+        self._begin_turn = environment.begin_turn
         self._connection, self._principal, self._gate = connection, principal, gate
-        self._find, self._disk, self._config, self._stats = find, disk, config, stats
-        self._confident = confident
+        self._find, self._confident = find, confident
+        self._allowance, self._metering, self._tally = allowance, metering, tally
+        self._requests, self._budgets, self._turns = allowance.requests, allowance.budgets, allowance.turns
         self._opened: dict[int, _Opened] = {}
         self._by_replica: dict[Replica, int] = {}
         self._ready: dict[int, None] = {}
         self._errors: list[pb.ConsumePush] = []
         self._recheck_due = self._sign_due = False
         self._wake = asyncio.Event()
-        self._read_turns = ReadTurns(pace, own_pace, self._wake.set, clock, stats)
-        self._topic_reads = TopicReads(topic_paces, self._topic_delayed, self._wake.set, clock)
+        self._read_turns = ReadTurns(allowance, self._wake.set, environment.clock, environment.stats)
+        self._topic_reads = TopicReads(allowance, self._wake.set, environment.clock)
         self._zone = ""
         """Where the reader says it is."""
         self._in_own_zone = False
@@ -148,17 +133,13 @@ class ConsumeStream:
             kind, head, _ = unpack_frame(frame)
             if kind is FrameKind.CONSUME_OPEN:
                 await self._requests.frame(self._connection, self._say_something)
-            self._delayed(await self._turns.turn(self._connection, self._say_something))
+            self._allowance.delayed(await self._turns.turn(self._connection, self._say_something))
             self._gate.check(self._principal)
             try:
                 await self._take(kind, bytes(head))
             except PenstockError as refusal:
                 raise FrameError(refusal.message) from None
             self._wake.set()
-
-    def _delayed(self, waited_ms: int) -> None:
-        if waited_ms:
-            self._metering.throttled(self._principal.tenant, self._principal.number, waited_ms)
 
     def _say_something(self) -> None:
         """The client waits, and a push of nothing says that the broker is there."""
@@ -302,7 +283,7 @@ class ConsumeStream:
         while True:
             if self._ready and not self._errors:
                 # Before its place in the line of the rate, where others would wait behind it.
-                self._delayed(await self._turns.within_limit())
+                self._allowance.delayed(await self._turns.within_limit())
             self._wake.clear()
             self._gate.check(self._principal)
             while self._recheck_due:
@@ -369,10 +350,7 @@ class ConsumeStream:
         pushed = (self._opened.get(push.handle) for push in head.pushes if push.size)
         topics = {opened.replica.topic.topic_id: opened.replica.topic for opened in pushed if opened}
         topic = topics.popitem()[1] if len(topics) == 1 else None
-        self._metering.throttled(self._principal.tenant, self._principal.number, head.throttled_ms, topic)
-
-    def _topic_delayed(self, milliseconds: int, topic: TopicRecord) -> None:
-        self._metering.throttled(self._principal.tenant, self._principal.number, milliseconds, topic)
+        self._allowance.delayed(head.throttled_ms, topic)
 
     def _head(self) -> pb.ConsumePushHead:
         head = pb.ConsumePushHead(pushes=self._errors[: limits.FRAME_ENTRIES_MAX])

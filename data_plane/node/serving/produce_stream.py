@@ -1,7 +1,6 @@
 """One Produce stream: frames of batches in, results and credit out."""
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,31 +8,27 @@ from functools import partial
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import DiskFault
-from data_plane.metadata.model import TopicRecord
 from data_plane.metering.increments import RequestTally
-from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
+from data_plane.node.environment import Environment
 from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
-from data_plane.node.leasing.key_budgets import KeyBudgets
 from data_plane.node.leasing.pacing import PRODUCE_RATE
 from data_plane.node.limit_refusals import of_whom
-from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
+from data_plane.node.ports import Connection, ConnectionLost
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.produce_answers import ProduceOutcome
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.serving.allowance import Allowance
+from data_plane.node.serving.append_limits import AppendLimits
 from data_plane.node.serving.batch_turns import BatchTurns, Waiting
-from data_plane.node.serving.request_turns import KeyRequests
-from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
-from data_plane.storage.reports import STORAGE_BYTES_MAX
-from data_plane.storage.standing import RETRY_MS
 from data_plane.throttling.pacing import Pace
 from data_plane.throttling.queues import SLOW_DOWN_MS_MAX
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
-from penstock.contract.ids import NO_PRODUCER_ID, SYSTEM_TENANT, TopicId, TopicPartition
+from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, check_batch
@@ -62,40 +57,26 @@ class ProduceStream:
 
     def __init__(
         self,
+        environment: Environment,
         connection: Connection,
         principal: Principal,
+        *,
         gate: Gate,
         find: Callable[[TopicPartition], Replica | None],
         committer: Committer,
-        clock: Clock,
-        rng: Rng,
-        stats: NodeStats,
-        *,
         refuses_writes: Callable[[], str],
         confident: Callable[[], bool],
-        pace: Callable[[], Pace | None],
-        own_pace: Callable[[], Pace | None],
-        topic_paces: Callable[[str], Sequence[Pace]],
-        requests: KeyRequests,
-        storage_refusal: Callable[[], str],
-        budgets: KeyBudgets,
+        allowance: Allowance,
         tally: RequestTally,
-        throttled: Callable[[int, TopicRecord | None], None],
-        turns: TenantTurns,
     ) -> None:
-        """`topic_paces`: those by which budgets slow that topic for the key now; asked only where some budget may.
-        `throttled`: counts by how many ms a batch was delayed, and the topic it is for where that is here."""
-        self._topic_paces = topic_paces
-        self._count_delay = throttled
-        self._tally, self._turns, self._requests, self._budgets = tally, turns, requests, budgets
+        self._clock, self._rng, self._stats = environment.clock, environment.rng, environment.stats
         self._connection, self._principal, self._gate = connection, principal, gate
-        self._find, self._committer, self._stats = find, committer, stats
-        self._clock, self._rng = clock, rng
-        self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
-        self._storage_refusal, self._own_pace = storage_refusal, own_pace
-        self._full_until_ms: dict[TopicPartition, tuple[float, str]] = {}
-        """Until what this stream refused last because of storage or a budget may be back, and by which limit."""
-        self._batch_turns = BatchTurns(pace, own_pace, stats, begin=self._begin, refuse=self._refuse)
+        self._find, self._committer = find, committer
+        self._refuses_writes, self._confident = refuses_writes, confident
+        self._allowance, self._tally = allowance, tally
+        self._requests, self._budgets, self._turns = allowance.requests, allowance.budgets, allowance.turns
+        self._append_limits = AppendLimits(allowance, environment.clock)
+        self._batch_turns = BatchTurns(allowance, environment.stats, begin=self._begin, refuse=self._refuse)
         self._owed: deque[_Owed] = deque()
         self._holding = asyncio.Event()
         self._releaser: asyncio.Task[None] | None = None
@@ -129,7 +110,7 @@ class ProduceStream:
             if self._refused:
                 await self._turns.turn_of_refused()
                 self._refused = 0
-            self._count_delay(await self._turns.turn(self._connection, self._wake.set), None)
+            self._allowance.delayed(await self._turns.turn(self._connection, self._wake.set))
             self._gate.check(self._principal)
             await self._take(frame)
             if self._refused:
@@ -206,7 +187,7 @@ class ProduceStream:
         replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
         if replica is None or not replica.topic.metered or replica.topic.tenant != self._principal.tenant:
             return ()
-        paces = self._topic_paces(replica.topic.name)
+        paces = self._allowance.topic_paces(replica.topic.name)
         if paces:
             try:
                 self._gate.authorize(self._principal, Operation.PRODUCE, replica.topic)
@@ -220,7 +201,7 @@ class ProduceStream:
         if throttled_ms:
             self._stats.throttled_ms += throttled_ms
             replica = self._find(TopicPartition(TopicId(waiting.wanted.topic_id), waiting.wanted.partition))
-            self._count_delay(throttled_ms, None if replica is None else replica.topic)
+            self._allowance.delayed(throttled_ms, None if replica is None else replica.topic)
         id_ = waiting.wanted.id if waiting.acks else None
         answer = partial(
             self._answer, id_, waiting.size, now_ms, throttled_ms=throttled_ms, topics=waiting.topics
@@ -292,7 +273,7 @@ class ProduceStream:
         self._wake.set()
 
     def _credit_wanted(self) -> int:
-        paced = self._pace() is not None or self._own_pace() is not None
+        paced = self._allowance.pace() is not None or self._allowance.own_pace() is not None
         return _PACED_CREDIT_BYTES if paced else limits.STREAM_CREDIT_BYTES
 
     def _credit_to_give(self) -> int:
@@ -334,11 +315,9 @@ class ProduceStream:
             raise errors.InvalidRequest(
                 f"{replica.name}: transactional and control batches are not taken from clients"
             )
-        if replica.topic.metered:
-            self._check_storage(replica, header, wanted.leader_epoch)
-        counted = replica.topic.metered and self._budgets.any and not replica.has_already(header)
-        if counted:
-            self._check_budgets(replica, header, wanted)
+        counted = replica.topic.metered and self._append_limits.check(
+            replica, header, wanted.size, wanted.leader_epoch
+        )
         try:
             replica.produce(
                 batch,
@@ -356,44 +335,6 @@ class ProduceStream:
         except DiskFault as fault:
             replica.stop(str(fault))
             raise errors.InternalError(f"{replica.name}: the disk failed") from fault
-
-    def _check_budgets(self, replica: Replica, header: BatchHeader, wanted: pb.ProduceBatch) -> None:
-        """Refuse what is above a budget of the tenant."""
-        refusal = self._budgets.refusal(replica.topic.name, header.record_count, wanted.size)
-        if refusal is not None:
-            replica.leadership(wanted.leader_epoch)
-            if isinstance(refusal, errors.Throttled) and header.producer_id == NO_PRODUCER_ID:
-                until_ms = self._clock.monotonic_ms() + refusal.retry_after_ms
-                self._full_until_ms[replica.where] = (until_ms, refusal.limit)
-            raise refusal
-
-    def _check_storage(self, replica: Replica, header: BatchHeader, claimed_epoch: int) -> None:
-        """Refuse what would be appended while the tenant's storage is full. A batch that is in the log already is
-        answered as ever.
-        """
-        full, now_ms = self._storage_refusal(), self._clock.monotonic_ms()
-        wait_ms, limit = float(RETRY_MS), STORAGE_BYTES_MAX
-        numbered = header.producer_id != NO_PRODUCER_ID
-        if not full:
-            # What has no number would slip in before the batch that was refused and comes back then.
-            if numbered or not self._full_until_ms:
-                return
-            until_ms, limit = self._full_until_ms.get(replica.where, (now_ms, limit))
-            wait_ms = until_ms - now_ms
-            if wait_ms <= 0:
-                self._full_until_ms.pop(replica.where, None)
-                return
-            full = f"{limit} was reached just now, what was refused comes first; clears in {wait_ms:.0f} ms"
-        replica.leadership(claimed_epoch)
-        if replica.has_already(header):
-            return
-        if not numbered:
-            self._full_until_ms[replica.where] = (now_ms + wait_ms, limit)
-        raise errors.Throttled(
-            f"{replica.name}: {full}",
-            limit=limit,
-            retry_after_ms=max(1, math.ceil(wait_ms)),
-        )
 
     def _check_timestamp(self, replica: Replica, header: BatchHeader) -> None:
         """Refuse timestamps too far ahead: they would block retention by event time permanently (RL107)."""

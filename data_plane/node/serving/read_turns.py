@@ -8,6 +8,7 @@ What a stream reads is let into the pace when it begins to read, as much as it m
 from collections.abc import Callable
 
 from data_plane.node.ports import Clock
+from data_plane.node.serving.allowance import Allowance
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.line import Line
 from data_plane.throttling.pacing import Pace
@@ -23,15 +24,13 @@ class ReadTurns:
 
     def __init__(
         self,
-        pace: Callable[[], Pace | None],
-        own_pace: Callable[[], Pace | None],
+        allowance: Allowance,
         wake: Callable[[], None],
         clock: Clock,
         stats: NodeStats,
     ) -> None:
-        """`pace`: the tenant's now, None = it has no consume rate. `own_pace`: that of the stream's principal alone."""
         self._clock, self._stats = clock, stats
-        self._waits = (_Wait(own_pace, wake), _Wait(pace, wake))
+        self._waits = (_Wait(allowance.own_pace, wake), _Wait(allowance.pace, wake))
         """In the principal's line first: who waits there takes no place of others in the tenant's."""
         self._since_ms = -1.0
         """Since when it waits; below 0 = it does not."""

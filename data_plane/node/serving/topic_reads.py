@@ -6,13 +6,13 @@ A parked partition is not looked at, so it delays none of another topic. Streams
 when the pace is clear reads, as much as passes in READ_MS. Bytes and milliseconds of the node's clock.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from data_plane.metadata.model import TopicRecord
 from data_plane.node.ports import Clock
+from data_plane.node.serving.allowance import Allowance
 from data_plane.node.serving.read_turns import READ_MS
 from data_plane.throttling.line import Line
-from data_plane.throttling.pacing import Pace
 
 _LOOK_MS = 250.0
 """After which a topic is looked at once more at the latest: it may be slowed no more."""
@@ -33,21 +33,19 @@ class TopicReads:
 
     def __init__(
         self,
-        paces: Callable[[str], Sequence[Pace]],
-        delayed: Callable[[int, TopicRecord], None],
+        allowance: Allowance,
         wake: Callable[[], None],
         clock: Clock,
     ) -> None:
-        """`paces`: by which budgets slow that topic now. `delayed`: counts by how many ms a topic was. `wake` is called
-        when `due` may have something earlier."""
-        self._paces, self._delayed, self._wake, self._clock = paces, delayed, wake, clock
+        """`wake` is called when `due` may have something earlier."""
+        self._allowance, self._wake, self._clock = allowance, wake, clock
         self._parked: dict[str, _Parked] = {}
         self._throttled_ms = 0
 
     def readable(self, handle: int, topic: TopicRecord, bytes_max: int) -> int:
         """How much of the topic may be read now, at most `bytes_max`, or one batch; 0: the handle is parked until `due`
         names it."""
-        paces, now_ms = self._paces(topic.name), self._clock.monotonic_ms()
+        paces, now_ms = self._allowance.topic_paces(topic.name), self._clock.monotonic_ms()
         if not any(pace.clears_in_ms(now_ms) for pace in paces):
             return max(1, min([bytes_max, *[int(pace.bytes_per_s * READ_MS / 1000) for pace in paces]]))
         parked = self._parked.get(topic.name)
@@ -61,7 +59,7 @@ class TopicReads:
 
     def read(self, topic: str, size: int) -> None:
         """So much was read of it."""
-        for pace in self._paces(topic):
+        for pace in self._allowance.topic_paces(topic):
             pace.enter(size, self._clock.monotonic_ms(), may_refuse=False)
 
     def due(self) -> list[int]:
@@ -69,11 +67,11 @@ class TopicReads:
         found: list[int] = []
         for topic, parked in list(self._parked.items()):
             now_ms = self._clock.monotonic_ms()
-            if not any(pace.clears_in_ms(now_ms) for pace in self._paces(topic)):
+            if not any(pace.clears_in_ms(now_ms) for pace in self._allowance.topic_paces(topic)):
                 found += parked.handles
                 delayed_ms = int(now_ms - parked.since_ms)
                 self._throttled_ms += delayed_ms
-                self._delayed(delayed_ms, parked.topic)
+                self._allowance.delayed(delayed_ms, parked.topic)
                 self._unpark(topic)
         return found
 
@@ -81,7 +79,7 @@ class TopicReads:
         """Until `due` is to be asked; None = nothing is parked."""
         now_ms = self._clock.monotonic_ms()
         waits = [
-            max([pace.clears_in_ms(now_ms) for pace in self._paces(topic)], default=0.0)
+            max([pace.clears_in_ms(now_ms) for pace in self._allowance.topic_paces(topic)], default=0.0)
             for topic in self._parked
         ]
         return min([_LOOK_MS, *waits]) if waits else None

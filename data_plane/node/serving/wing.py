@@ -2,29 +2,24 @@
 
 from collections.abc import Callable
 
-from data_plane.leases.terms import LimitKey
 from data_plane.metadata.port import MetaStore
-from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.environment import Environment
 from data_plane.node.groups.wing import Groups
 from data_plane.node.integrity.wing import Integrity
-from data_plane.node.leasing.key_budgets import KeyBudgets
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.metering import Metering
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.node.serving.allowance import Allowances
 from data_plane.node.serving.client_calls import ClientCalls
 from data_plane.node.serving.client_service import ClientParts, client_service
 from data_plane.node.serving.client_streams import ClientStreams
 from data_plane.node.serving.key_reports import KeyReports
 from data_plane.node.serving.record_deletion import RecordDeletion
-from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.placement.hot_keys import HotKeyTable
-from data_plane.throttling.pacing import Pace
-from penstock.contract.ids import TenantId
 
 
 class Serving:
@@ -37,12 +32,7 @@ class Serving:
         view: MetadataView,
         store: MetaStore,
         gate: Gate,
-        fairness: Fairness,
-        pace: Callable[[LimitKey], Pace | None],
-        own_pace: Callable[[TenantId, str, str], Pace | None],
-        topic_paces: Callable[[TenantId, str, str, str], list[Pace]],
-        storage_refusal: Callable[[TenantId], str],
-        budgets: Callable[[TenantId, str], KeyBudgets],
+        allowances: Allowances,
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -54,24 +44,13 @@ class Serving:
         reading: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        """`pace`: of a limit now. `own_pace`: of the limit of that name which the principal of a tenant's key has to
-        itself, None = it has none. `topic_paces`: those by which budgets slow a topic for the key, by the limit's name.
-        `storage_refusal`: why a tenant may store no more, empty if it may. `budgets`: as
-        they concern a key of the tenant.
-        `writing` and `reading`: may this broker do so by what it knows of the metadata?
+        """`writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
-        requests = RequestTurns(pace, own_pace, environment.clock, environment.stats, metering.throttled)
+        requests, fairness = allowances.requests, allowances.fairness
         self.streams = ClientStreams(
             environment,
-            view=view,
             gate=gate,
-            fairness=fairness,
-            pace=pace,
-            own_pace=own_pace,
-            topic_paces=topic_paces,
-            requests=requests,
-            storage_refusal=storage_refusal,
-            budgets=budgets,
+            allowances=allowances,
             replicas=replicas,
             disk_space=disk_space,
             committer=committer,

@@ -1,6 +1,7 @@
 """What a client says on its consume stream while a slow read of the disk is under way for it."""
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,20 +14,20 @@ from data_plane.log.reading import ColdRead
 from data_plane.metadata.model import TenantQuotas
 from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import Fairness
+from data_plane.node.serving.allowance import Allowance
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import Turn
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.loop import SimLoop
 from penstock.contract import errors
 from penstock.contract.errors import CorruptLog
 from penstock.contract.frames import unpack_frame
-from penstock.contract.ids import TenantId
+from penstock.contract.ids import TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.service_levels import FETCH
-from tests.unit.node.admission.test_fairness import no_quotas
-from tests.unit.node.no_budgets import no_budgets
-from tests.unit.node.storage import CONFIG
+from tests.unit.authz.setup import ACME
+from tests.unit.node.serving.allowances import PRINCIPAL, allowances, environment
+from tests.unit.node.serving.delays import Delays
 
 BAD_OFFSET, END = 0, 5
 
@@ -70,6 +71,29 @@ class BadSector:
         self.damage.append(reason)
 
 
+def stream_of(
+    clock: SimClock,
+    connection: Any,
+    find: Callable[[TopicPartition], Any],
+    *,
+    gate: Any,
+    disk: Any = None,
+    allowance: Allowance | None = None,
+) -> ConsumeStream:
+    stats = NodeStats()
+    return ConsumeStream(
+        environment(clock, SystemRng(), stats, disk),
+        connection,
+        PRINCIPAL,
+        gate=gate,
+        find=find,
+        confident=lambda: True,
+        allowance=allowance or allowances(clock, stats).to_consume(PRINCIPAL),
+        metering=cast(Any, None),
+        tally=RequestTally(ACME, FETCH),
+    )
+
+
 @pytest.mark.pure  # one stand-in is the partition, its log and its disk
 def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> None:
     loop = SimLoop(1)
@@ -78,14 +102,7 @@ def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> Non
     async def story() -> None:
         sector = BadSector()
         anything = cast(Any, sector)
-        stream = ConsumeStream(
-            cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, clock, NodeStats(),
-            confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
-            metering=anything,
-            budgets=no_budgets(),
-            tally=RequestTally(TenantId("t"), FETCH),
-            turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),
-        )  # fmt: skip
+        stream = stream_of(clock, cast(Any, None), lambda where: anything, gate=anything, disk=anything)
         wanted = pb.ConsumeOpen(
             handle=1, generation=1, topic_id=bytes(16), offset=BAD_OFFSET, credit_bytes=99
         )
@@ -132,15 +149,7 @@ def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest
         heard = Heard()
         anything = cast(Any, heard)
         partitions = [cast(Any, Heard()) for _ in range(5)]
-        stream = ConsumeStream(
-            anything, anything, anything, lambda where: partitions[where.partition], anything, CONFIG, clock,
-            NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
-            metering=anything,
-            budgets=no_budgets(),
-            tally=RequestTally(TenantId("t"), FETCH),
-            turns=Fairness(clock, NodeStats(), no_quotas).of(TenantId("t")), requests=anything,
-            begin_turn=lambda: Turn(clock, SystemRng()),
-        )  # fmt: skip
+        stream = stream_of(clock, anything, lambda where: partitions[where.partition], gate=anything)
         for number in range(5):
             credit = 99 if number == 4 else 0
             stream._open(
@@ -161,41 +170,22 @@ def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest
         loop.close()
 
 
-class Counted(Heard):
-    """It is the reader too, and counts by how much limits delay it."""
-
-    tenant, number = TenantId("t"), 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.delayed_ms = 0
-
-    def throttled(self, tenant: TenantId, principal: int, milliseconds: int) -> None:
-        self.delayed_ms += milliseconds
-
-
 @pytest.mark.pure  # stand-ins
 def test_pushes_to_a_tenant_above_its_limit_of_processor_time_wait_and_errors_do_not() -> None:
     loop = SimLoop(1)
     clock = SimClock(loop)
     fair = Fairness(clock, NodeStats(), lambda tenant: TenantQuotas(broker_processor_ms_per_s=1))
+    delays = Delays()
+    given = allowances(clock, NodeStats(), fairness=fair, throttled=delays).to_consume(PRINCIPAL)
 
     async def work() -> None:
         loop.work(0.003)
 
     async def story() -> None:
-        heard = Counted()
+        heard = Heard()
         anything = cast(Any, heard)
-        stream = ConsumeStream(
-            anything, anything, anything, lambda where: anything, anything, CONFIG, clock,
-            NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
-            metering=anything,
-            budgets=no_budgets(),
-            tally=RequestTally(TenantId("t"), FETCH),
-            turns=fair.of(TenantId("t")), requests=anything,
-            begin_turn=lambda: Turn(clock, SystemRng()),
-        )  # fmt: skip
-        await fair.of(TenantId("t")).charged(work)
+        stream = stream_of(clock, anything, lambda where: anything, gate=anything, allowance=given)
+        await given.turns.charged(work)
         wanted = pb.ConsumeOpen(handle=1, topic_id=bytes(16), offset=END, credit_bytes=99)
         stream._open(wanted, "")
         stream._refuse(9, 1, errors.InvalidRequest("no such partition"))
@@ -210,7 +200,7 @@ def test_pushes_to_a_tenant_above_its_limit_of_processor_time_wait_and_errors_do
         assert len(heard.frames) == told
         await asyncio.sleep(3.0)
         assert [push.handle for frame in heard.frames[told:] for push in frame.pushes] == [2]
-        assert heard.delayed_ms > 1_000
+        assert sum(milliseconds for _, _, milliseconds, _ in delays.told) > 1_000
         sending.cancel()
 
     try:

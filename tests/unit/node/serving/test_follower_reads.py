@@ -11,26 +11,22 @@ import pytest
 from data_plane.broker.clock import SystemRng
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metering.increments import RequestTally
-from data_plane.node.admission.fairness import Fairness
 from data_plane.node.replicas.reading_rights import require_position, right_to_read
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import Turn
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.loop import SimLoop
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import unpack_frame
-from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.service_levels import FETCH
+from tests.unit.authz.setup import ACME
 from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import Miniature
-from tests.unit.node.admission.test_fairness import no_quotas
-from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.replicas.test_follower_stream import FOLLOWER, ME, OTHER, led
-from tests.unit.node.storage import CONFIG
+from tests.unit.node.serving.allowances import PRINCIPAL, allowance, environment
 
 END, COMMITTED = 20, 12
 EPOCH = 2
@@ -64,14 +60,16 @@ class Reader:
         anything = cast(Any, self.gate)
         clock = SimClock(loop)
         self.stream = ConsumeStream(
-            anything, anything, anything, lambda where: replica, anything, CONFIG, clock, self.stats,
-            confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
+            environment(clock, SystemRng(), self.stats, disk=anything),
+            anything,
+            PRINCIPAL,
+            gate=anything,
+            find=lambda where: replica,
+            confident=lambda: True,
+            allowance=allowance(clock, self.stats),
             metering=anything,
-            budgets=no_budgets(),
-            tally=RequestTally(TenantId("t"), FETCH),
-            turns=Fairness(clock, self.stats, no_quotas).of(TenantId("t")), requests=anything,
-            begin_turn=lambda: Turn(clock, SystemRng()),
-        )  # fmt: skip
+            tally=RequestTally(ACME, FETCH),
+        )
 
     def open(
         self, offset: int, *, from_follower: bool = True, epoch: int = EPOCH, last_epoch: int = -1

@@ -22,6 +22,7 @@ from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import BATCH_HEADER_BYTES
 from tests.unit.authz.setup import ACME
+from tests.unit.node.serving.allowances import GivenPaces, allowance
 from tests.unit.node.serving.delays import Delays
 from tests.unit.node.serving.test_produce_stream import Slow, Wire, stream_of
 
@@ -49,8 +50,14 @@ class Desk:
     def _own_of(self, tenant: TenantId, key_id: str, name: str) -> Pace | None:
         return self.own if key_id == "robot" else None
 
+    def reads(self, paces: GivenPaces) -> ReadTurns:
+        return ReadTurns(allowance(self, self.stats, paces), lambda: None, self, self.stats)
+
     def now_ms(self) -> int:
         return int(self.monotonic_ms())
+
+    def processor_ms(self) -> float:
+        return 0.0
 
     def monotonic_ms(self) -> float:
         return 0.0 if self._loop is None else self._loop.time() * 1000
@@ -115,13 +122,13 @@ def test_what_the_tenant_has_no_place_for_is_not_counted_for_the_principal() -> 
 
 def test_reads_of_a_bounded_principal_wait_without_a_place_in_the_tenants_line() -> None:
     desk = Desk(tenants=100_000, own=1_000)
-    robot = ReadTurns(lambda: desk.pace, lambda: desk.own, lambda: None, desk, desk.stats)
+    robot = desk.reads(GivenPaces(desk.pace, desk.own))
     assert robot.wait_ms() == 0
     assert robot.begin(1_000) == 50, "as much as passes at the smaller rate"
     robot.end(2_000)
     assert (desk.own.let_in, desk.pace.let_in) == (2_000, 2_000), "both count what was read"
     assert robot.wait_ms() == pytest.approx(250) and len(desk.own.line) == 1 and not desk.pace.line
-    other = ReadTurns(lambda: desk.pace, lambda: None, lambda: None, desk, desk.stats)
+    other = desk.reads(GivenPaces(desk.pace))
     assert other.wait_ms() == 0
     robot.leave()
     assert not desk.own.line
@@ -146,7 +153,7 @@ def test_batches_delayed_by_their_principals_rate_enter_the_tenants_pace_when_th
     async def story() -> None:
         slow = Slow()
         own, pace = own_of(size), Pace(100 * size)
-        stream = stream_of(slow, pace=pace, own_pace=own)
+        stream = stream_of(slow, paces=GivenPaces(pace, own))
         while own.clears_in_ms(0.0) < 4_000:
             arrive(stream, 1, size)
         assert len(stream._batch_turns._own) >= 3 and pace.let_in <= 2 * size, (
@@ -175,7 +182,7 @@ def test_what_the_tenants_pace_refuses_takes_nothing_of_the_principals() -> None
         own, pace = own_of(100 * size), Pace(size)
         while pace.enter(size, 0.0) is not None:
             pass
-        stream = stream_of(slow, pace=pace, own_pace=own)
+        stream = stream_of(slow, paces=GivenPaces(pace, own))
         arrive(stream, 1, size)
         assert "of the tenant is reached" in stream._results[0].message and own.let_in == 0
         assert stream._releaser is not None
@@ -214,7 +221,7 @@ def test_ten_accounts_with_more_than_all_of_the_rate_keep_the_bound_and_another_
             await asyncio.sleep(wait_ms / 1000)
 
     async def story() -> None:
-        streams = [stream_of(broker, pace=pace, own_pace=own) for own in [*owns, None]]
+        streams = [stream_of(broker, paces=GivenPaces(pace, own)) for own in [*owns, None]]
         tasks = [asyncio.create_task(sends(name, stream)) for name, stream in enumerate(streams)]
         await asyncio.sleep(30.0)
         for task in tasks:
@@ -238,7 +245,7 @@ def test_a_stream_that_ends_leaves_nothing_coming_to_its_tenants_pace() -> None:
 
     async def story() -> None:
         own, pace = own_of(size), Pace(100 * size)
-        stream = stream_of(Timed(), Wire(b"no frame"), pace=pace, own_pace=own)
+        stream = stream_of(Timed(), Wire(b"no frame"), paces=GivenPaces(pace, own))
         for number in range(4):
             arrive(stream, number, size)
         assert pace.coming == sum(one.waiting.size for one in stream._batch_turns._own) > 0

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
@@ -11,7 +10,7 @@ from data_plane.metadata import model
 from data_plane.metadata.model import TenantQuotas, TopicRecord
 from data_plane.metering.connection_time import ConnectionTime
 from data_plane.metering.increments import RequestTally
-from data_plane.node.admission.fairness import Fairness, TenantTurns
+from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import CallFailed, Connection, ConnectionLost
 from data_plane.node.replicas.committer import Committer
@@ -34,7 +33,7 @@ from penstock.rules.service_levels import PRODUCE
 from tests.unit.authz.setup import ACME, NOW_MS, Tenants, key_number
 from tests.unit.log.miniature import Miniature
 from tests.unit.node.admission.test_fairness import no_quotas
-from tests.unit.node.no_budgets import no_budgets
+from tests.unit.node.serving.allowances import KEY_ID, GivenPaces, allowances, environment
 from tests.unit.node.serving.delays import Delays
 from tests.unit.node.storage import committer_of
 
@@ -126,38 +125,31 @@ def frame() -> bytes:
 def stream_of(
     slow: Slow,
     wire: Connection | None = None,
-    turns: TenantTurns | None = None,
-    pace: Pace | None = None,
-    own_pace: Pace | None = None,
-    topic_paces: Callable[[str], list[Pace]] = lambda topic: [],
+    *,
+    fairness: Fairness | None = None,
+    paces: GivenPaces | None = None,
     storage: Callable[[], str] = lambda: "",
     requests: RequestTurns | None = None,
     committer: Committer | None = None,
     delays: Delays | None = None,
 ) -> ProduceStream:
+    principal = slow.tenants.enter(key_number(1))
+    allowance = allowances(
+        slow, slow.stats, paces, fairness=fairness, throttled=delays, storage_refusal=storage
+    ).to_produce(principal)
+    if requests is not None:
+        allowance.requests = requests.of(ACME, KEY_ID, 1)
     return ProduceStream(
+        environment(slow, SystemRng(), slow.stats),
         wire or Wire(frame()),
-        slow.tenants.enter(key_number(1)),
-        slow.gate,
-        slow.find,
-        committer or committer_of(Miniature(), slow, slow.stats),
-        slow,
-        SystemRng(),
-        slow.stats,
+        principal,
+        gate=slow.gate,
+        find=slow.find,
+        committer=committer or committer_of(Miniature(), slow, slow.stats),
         refuses_writes=lambda: "",
         confident=lambda: True,
-        pace=lambda: pace,
-        own_pace=lambda: own_pace,
-        topic_paces=topic_paces,
-        requests=(
-            requests
-            or RequestTurns(lambda limit: None, lambda tenant, key_id, name: None, slow, slow.stats, Delays())
-        ).of(ACME, "k", 1),
-        storage_refusal=storage,
-        budgets=no_budgets(),
+        allowance=allowance,
         tally=RequestTally(ACME, PRODUCE),
-        throttled=partial(delays or Delays(), ACME, 1),
-        turns=turns or Fairness(slow, slow.stats, no_quotas).of(ACME),
     )
 
 
@@ -209,7 +201,7 @@ def waited_s(slow: Slow, loop: SimLoop) -> float:
 
     async def story() -> None:
         with pytest.raises(ConnectionLost):
-            await stream_of(slow, wire, fair.of(ACME)).serve()
+            await stream_of(slow, wire, fairness=fair).serve()
 
     try:
         loop.run_until_complete(story())
@@ -234,7 +226,7 @@ def test_a_stream_whose_batches_may_be_sent_again_waits_for_no_such_turn() -> No
 def test_what_is_too_small_to_be_a_batch_is_refused_at_once_however_slow_the_tenants_rate_is() -> None:
     slow, pace = Slow(), Pace(1)
     with pytest.raises(ConnectionLost):
-        asyncio.run(stream_of(slow, pace=pace).serve())
+        asyncio.run(stream_of(slow, paces=GivenPaces(pace)).serve())
     assert slow.refused == list(range(BATCHES))
     assert pace.clears_in_ms(0) == 0, "it was not asked"
 
@@ -276,7 +268,7 @@ def test_what_the_rate_delayed_is_charged_to_its_tenant_when_it_is_taken() -> No
         passing = asyncio.create_task(time_passes())
         wire = Patient(frame_of(1, BATCH_HEADER_BYTES), slow.has_begun)
         with pytest.raises(ConnectionLost):
-            await stream_of(slow, wire, fair.of(ACME), pace).serve()
+            await stream_of(slow, wire, fairness=fair, paces=GivenPaces(pace)).serve()
         await passing
 
     asyncio.run(story())
@@ -310,7 +302,7 @@ def test_a_stream_whose_tenant_is_above_its_limit_of_processor_time_waits_with_i
 
     async def story() -> None:
         with pytest.raises(ConnectionLost):
-            await stream_of(slow, wire, fair.of(ACME), delays=delays).serve()
+            await stream_of(slow, wire, fairness=fair, delays=delays).serve()
 
     try:
         loop.run_until_complete(story())

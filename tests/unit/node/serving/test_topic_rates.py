@@ -12,6 +12,7 @@ from data_plane.metadata.model import TopicRecord
 from data_plane.node.leasing.pacing import PRODUCE_RATE
 from data_plane.node.serving.batch_turns import Waiting
 from data_plane.node.serving.topic_reads import TopicReads
+from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import DELAYED_OF_TOPIC_MAX, Pace
 from data_plane.throttling.queues import SLOW_DOWN_MS_MAX
@@ -20,6 +21,8 @@ from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
 from tests.unit.authz.setup import ACME, GLOBEX
+from tests.unit.node.serving.allowances import PRINCIPAL, GivenPaces, allowances
+from tests.unit.node.serving.delays import Delays
 from tests.unit.node.serving.test_produce_stream import Slow, stream_of
 
 SIZE = 1_000
@@ -48,7 +51,7 @@ class Sent:
     def __init__(self, topic: Pace | None, tenants: Pace | None = None, own: Pace | None = None) -> None:
         self.topics = [] if topic is None else [topic]
         self.broker = Timed()
-        self.stream = stream_of(self.broker, pace=tenants, own_pace=own)
+        self.stream = stream_of(self.broker, paces=GivenPaces(tenants, own, lambda topic: self.topics))
 
     def send(self, number: int, topic: bytes, *, acks: int = -1, size: int = SIZE) -> None:
         wanted = pb.ProduceBatch(id=number, topic_id=topic, partition=0, size=size)
@@ -143,9 +146,8 @@ def test_without_acknowledgements_a_slowed_topic_is_delayed_and_never_refused() 
 @pytest.mark.pure
 def test_what_is_refused_anyway_takes_nothing_of_its_topics_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        sent, pace, there = Sent(None), slowed_to(SIZE), record("slowed")
-        find = SimpleNamespace(topic=there)
-        monkeypatch.setattr(sent.stream, "_topic_paces", lambda topic: [pace])
+        pace, there = slowed_to(SIZE), record("slowed")
+        sent, find = Sent(pace), SimpleNamespace(topic=there)
         monkeypatch.setattr(sent.stream, "_find", lambda where: find)
         wanted = pb.ProduceBatch(id=1, topic_id=SLOWED, partition=0, size=SIZE)
         assert sent.stream._topic_of(wanted) == [pace]
@@ -220,14 +222,18 @@ class Reader:
     """One consume stream's look at topics; its own clock."""
 
     def __init__(self, **paces: Pace) -> None:
-        self.passed_ms, self.delayed, self.woken = 0.0, list[tuple[int, str]](), 0
-        self.paces = paces
-        self.reads = TopicReads(
-            lambda topic: [self.paces[topic]] if topic in self.paces else [],
-            lambda ms, topic: self.delayed.append((ms, topic.name)),
-            self._wake,
-            self,
-        )
+        self.passed_ms, self.woken = 0.0, 0
+        self.paces, self._delays = paces, Delays()
+        given = GivenPaces(topic_paces=lambda topic: [self.paces[topic]] if topic in self.paces else [])
+        allowance = allowances(self, NodeStats(), given, throttled=self._delays).to_consume(PRINCIPAL)
+        self.reads = TopicReads(allowance, self._wake, self)
+
+    @property
+    def delayed(self) -> list[tuple[int, str]]:
+        return [(milliseconds, topic) for _, _, milliseconds, topic in self._delays.told]
+
+    def processor_ms(self) -> float:
+        return self.passed_ms
 
     def _wake(self) -> None:
         self.woken += 1

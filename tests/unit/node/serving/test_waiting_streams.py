@@ -22,7 +22,6 @@ from data_plane.node.ports import Caller, Connection, Service, anyone, at_once
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.serving.request_turns import RequestTurns
-from data_plane.node.tasks import Turn
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import Pace
 from penstock.client.consuming.fetcher import PROBE_MS
@@ -33,10 +32,10 @@ from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.service_levels import FETCH
 from tests.unit.authz.setup import ACME, key_number
 from tests.unit.log.miniature import Miniature
-from tests.unit.node.no_budgets import no_budgets
+from tests.unit.node.serving.allowances import KEY_ID, allowance, environment
 from tests.unit.node.serving.delays import Delays
 from tests.unit.node.serving.test_produce_stream import TOPIC_ID, Slow, frame, stream_of
-from tests.unit.node.storage import CONFIG, committer_of
+from tests.unit.node.storage import committer_of
 
 PRODUCE, CONSUME = "produce", "consume"
 STREAMS = [PRODUCE, pytest.param(CONSUME, marks=pytest.mark.pure)]  # what meters its stream is a stand-in
@@ -141,16 +140,20 @@ class Broker:
         await stream.serve()
 
     async def _consume(self, connection: Connection) -> None:
-        anything: Any = None
+        given = allowance(self.slow, self.slow.stats)
+        given.turns = cast(TenantTurns, AtOnce())
+        given.requests = self._requests.of(ACME, KEY_ID, 1)
         await ConsumeStream(
-            connection, self.slow.tenants.enter(key_number(1)), self.slow.gate, self._find, anything, CONFIG, self,
-            self.slow.stats, confident=lambda: True, pace=lambda: None, own_pace=lambda: None,
-            topic_paces=lambda topic: [],
-            metering=anything,
-            budgets=no_budgets(),
-            tally=RequestTally(ACME, FETCH), turns=cast(TenantTurns, AtOnce()),
-            requests=self._requests.of(ACME, "k", 1), begin_turn=lambda: Turn(self, SystemRng()),
-        ).serve()  # fmt: skip
+            environment(self, SystemRng(), self.slow.stats),
+            connection,
+            self.slow.tenants.enter(key_number(1)),
+            gate=self.slow.gate,
+            find=self._find,
+            confident=lambda: True,
+            allowance=given,
+            metering=cast(Any, None),
+            tally=RequestTally(ACME, FETCH),
+        ).serve()
 
     def _find(self, where: TopicPartition) -> None:
         if where.partition == 0 and self.taken[-1:] != [self.loop.time()]:
