@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +12,7 @@ from django.urls import path
 from rest_framework.request import Request
 
 from penstock.contract.errors import InvalidRequest
+from penstock.rules.timestamps import read_moment
 
 TENANT_HEADER = "Penstock-Tenant"
 """Names the tenant that a request is about."""
@@ -37,6 +39,21 @@ def check(request: Request) -> None:
             raise InvalidRequest(f"{_shown(name)}: no such parameter of {method} {shown}; {known}")
         if len(given.getlist(name)) > 1:
             raise InvalidRequest(f"{_shown(name)}: given {len(given.getlist(name))} times, once allowed")
+
+
+def moment(request: Request, name: str) -> datetime | None:
+    """The time, or the beginning of a day, that a parameter says, in UTC; None: it is not given.
+
+    Raises:
+        InvalidRequest: the text is neither.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        return read_moment(text)
+    except ValueError:
+        raise InvalidRequest(f"{name}: {text[:40]!r} is not a time like 2026-01-31T12:00:00Z") from None
 
 
 def names_of(route: str, view: Callable[..., Any]) -> Mapping[str, tuple[str, ...]]:

@@ -16,13 +16,13 @@ from rest_framework.response import Response
 
 from control_plane.api import shapes
 from control_plane.api.pages import Key, KeyedList
+from control_plane.api.parameters import moment
 from control_plane.audit import queries
 from control_plane.audit.models import AuditEntry
 from control_plane.rest.views import TenantView
 from penstock.contract.audit_entries import OUTCOMES
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.limits import AUDIT_EXPORT_ENTRIES_MAX
-from penstock.rules.timestamps import read_moment
 from tenants.roles import Permission
 
 LINES = "application/x-ndjson"
@@ -180,8 +180,8 @@ def found(request: Request, chain: str) -> KeyedList:
         name=_text(request, "name"),
         action=_text(request, "action"),
         outcome=_one_of(request, "outcome", OUTCOMES),
-        since=_moment(request, "from"),
-        until=_moment(request, "to"),
+        since=moment(request, "from"),
+        until=moment(request, "to"),
     )
     read = partial(queries.page, chain, search, newest_first=newest_first)
     return KeyedList(read_after=lambda after, most: read(after=_position_of(after), most=most), key=_key_of)
@@ -219,17 +219,6 @@ def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str | None:
     if text is not None and text not in known:
         raise InvalidRequest(f"{name}: {text[:32]!r}; {' or '.join(known)} required")
     return text
-
-
-def _moment(request: Request, name: str) -> datetime | None:
-    """A time, or the beginning of a day, in UTC."""
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    try:
-        return read_moment(text)
-    except ValueError:
-        raise InvalidRequest(f"{name}: {text[:40]!r} is not a time like 2026-01-31T12:00:00Z") from None
 
 
 def _number(request: Request, name: str, form: re.Pattern[str], default: int, least: int, most: int) -> int:

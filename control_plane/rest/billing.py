@@ -30,11 +30,12 @@ from billing.cut_delivery import KIND_CUT
 from billing.models import Invoice
 from control_plane import config
 from control_plane.api.pages import in_memory
+from control_plane.api.parameters import moment
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
-from control_plane.rest.usage import in_order, moment
+from control_plane.rest.usage import in_order
 from control_plane.rest.views import CallerView, OperatorView, TenantView
 from payments import printing
 from penstock.contract.errors import Forbidden

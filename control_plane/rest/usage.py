@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from billing import hourly_usage, queries
 from control_plane.api.pages import KeyedList, in_memory
+from control_plane.api.parameters import moment
 from control_plane.api.shapes import PAGING, TENANT, listed, problems
 from control_plane.rest import billing_shapes as shapes
 from control_plane.rest.costs import data_sets
@@ -101,24 +102,13 @@ def _day(request: Request, name: str) -> date | None:
     except ValueError:
         pass
     try:
-        moment = read_moment(text).astimezone(UTC)
+        begins = read_moment(text).astimezone(UTC)
     except ValueError:
         raise InvalidRequest(
             f"{name}: {text[:40]!r} is not a day like 2026-01-31, nor a time like 2026-01-31T00:00:00Z"
         ) from None
-    if moment.time() != time.min:
+    if begins.time() != time.min:
         raise InvalidRequest(
             f"{name}: {text[:40]!r} is within a day (UTC), and usage is counted by day: the beginning of one required"
         )
-    return moment.date()
-
-
-def moment(request: Request, name: str) -> datetime | None:
-    """A time, or the beginning of a day, in UTC."""
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    try:
-        return read_moment(text)
-    except ValueError:
-        raise InvalidRequest(f"{name}: {text[:40]!r} is not a time like 2026-01-31T12:00:00Z") from None
+    return begins.date()
