@@ -139,6 +139,7 @@ class ProcessorTime:
             used.ms_per_s, used.burst_ms = ms_per_s, burst_ms
             used.pace.change(ms_per_s * _UNITS, now_ms)
             used.pace.allow_burst(burst_ms, 0, now_ms)
+            _forgive(used.pace, now_ms)
             used.pace.line.wake_first()
         return used.pace
 
@@ -149,3 +150,10 @@ class ProcessorTime:
         for tenant, used in list(self._used.items()):
             if not used.pace.line and now_ms - used.at_ms >= _FORGET_MS:
                 del self._used[tenant]
+
+
+def _forgive(pace: Pace, now_ms: float) -> None:
+    """What was used at a higher limit is owed at the one there is, OWED_MS_MAX of it at most."""
+    owed_ms = pace.clears_in_ms(now_ms)
+    if owed_ms > OWED_MS_MAX:
+        pace.correct(int((owed_ms - OWED_MS_MAX) * pace.bytes_per_s / 1000), 0)

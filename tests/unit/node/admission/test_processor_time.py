@@ -201,6 +201,18 @@ def test_what_is_charged_makes_nobody_wait_longer_than_streams_are_kept() -> Non
     broker.run(story())
 
 
+def test_a_lower_limit_makes_nobody_wait_longer_for_what_was_used_at_the_higher_one() -> None:
+    broker = Broker(1_000)
+
+    async def story() -> None:
+        for _ in range(3):
+            await broker.fair.of(GREEDY).charged(lambda: broker.work(500.0))
+        broker.quotas[GREEDY] = TenantQuotas(broker_processor_ms_per_s=1)
+        assert await broker.fair.turn(GREEDY) == pytest.approx(OWED_MS_MAX, abs=5)
+
+    broker.run(story())
+
+
 def test_a_stream_that_waits_gives_signs_and_leaves_the_line_when_its_client_is_gone() -> None:
     broker, wire, signs = Broker(1), Wire(), list[float]()
 
