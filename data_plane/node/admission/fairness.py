@@ -91,10 +91,10 @@ class Fairness:
         self, tenant: TenantId, connection: Connection | None = None, sign: Callable[[], None] | None = None
     ) -> int:
         """Wait until the tenant may begin another piece of work, and answer for how many ms its limit of processor time
-        made it wait, see `ProcessorTime.frame`. What waits begins in the order it came."""
-        waited_ms = await self._processor.frame(tenant, connection, sign)
+        made it wait, see `ProcessorTime.frame`. What waits begins in the order it came. The limit is asked last: what
+        it lets go on works, and is charged, before it is asked for the next piece."""
         await self._work.turn(tenant)
-        return waited_ms
+        return await self._processor.frame(tenant, connection, sign)
 
     async def within_limit(self, tenant: TenantId) -> int:
         """Wait until the tenant is within its limit of processor time, and answer for how many ms."""
@@ -117,9 +117,8 @@ class Fairness:
         of a group's member: it does not wait behind its tenant's questions, nor at its limit of processor time. Raises
         `CallFailed` as `ProcessorTime.call` does.
         """
-        waited_ms = 0 if beat else await self._processor.call(tenant)
         await (self._beats if beat else self._questions).turn(tenant)
-        return waited_ms
+        return 0 if beat else await self._processor.call(tenant)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""

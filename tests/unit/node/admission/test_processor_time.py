@@ -18,7 +18,7 @@ from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import BURST_MS
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
-from tests.unit.node.admission.test_fairness import GREEDY, MODEST
+from tests.unit.node.admission.test_fairness import GREEDY, MODEST, OVER_SHARE_MS
 
 STREAMS = 50
 PIECE_MS, EVERY_MS = 0.15, 15.0
@@ -248,6 +248,33 @@ def test_a_call_that_has_waited_too_long_is_refused_with_the_limit_its_use_and_w
 
     broker.run(story())
     assert broker.stats.processor_refused == broker.stats.limit_refusals.of(GREEDY, PROCESSOR_RATE) == 1
+
+
+@pytest.mark.parametrize("are_calls", [False, True])
+def test_what_waited_for_its_share_is_within_the_limit_too(are_calls: bool) -> None:
+    limit, burst_ms, piece_ms, seconds = 200, 5_000, 20.0, 3.0
+    broker = Broker(limit)
+    broker.quotas[GREEDY] = replace(broker.quotas[GREEDY], rate_burst_ms=burst_ms)
+
+    async def piece() -> None:
+        if are_calls:
+            await broker.fair.turn_of_question(GREEDY)
+            await broker.fair.answered(GREEDY, lambda: broker.work(piece_ms))
+        else:
+            await broker.fair.turn(GREEDY)
+            await broker.fair.of(GREEDY).charged(lambda: broker.work(piece_ms))
+        broker.worked_ms[GREEDY] += piece_ms
+
+    async def story() -> None:
+        await broker.fair.of(GREEDY).charged(lambda: broker.work(OVER_SHARE_MS))
+        pieces = [asyncio.create_task(piece()) for _ in range(200)]
+        await asyncio.sleep(seconds)
+        allowed_ms = limit * (burst_ms / 1_000 + seconds) + piece_ms - OVER_SHARE_MS
+        assert allowed_ms * 0.9 < broker.worked_ms[GREEDY] <= allowed_ms
+        await ended(pieces)
+
+    broker.run(story())
+    assert broker.stats.fairness_waits > 0
 
 
 def test_the_burst_of_a_tenant_counts_here_too() -> None:
