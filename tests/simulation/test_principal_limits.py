@@ -46,6 +46,7 @@ class UsedBy(Used):
         turns = ReadTurns(
             lambda: leasing.pace(LimitKey(ACME, CONSUME_RATE)),
             lambda: leasing.own_pace(ACME, self.key_id, CONSUME_RATE),
+            lambda: None,
             woken.set,
             leasing._clock,
             node.stats,
@@ -53,7 +54,7 @@ class UsedBy(Used):
         try:
             while True:
                 woken.clear()
-                wait_ms = turns.wait_ms()
+                wait_ms = turns.wait_ms(batches=True)
                 if wait_ms == 0:
                     self.total += (size := turns.begin(1_000))
                     turns.end(size)

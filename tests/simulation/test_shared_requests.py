@@ -62,12 +62,17 @@ class Used:
     async def _reads(self, node: Any) -> None:
         woken, key = asyncio.Event(), LimitKey(TenantId(TENANT), CONSUME_RATE)
         turns = ReadTurns(
-            lambda: node.leasing.pace(key), lambda: None, woken.set, node.leasing._clock, node.stats
+            lambda: node.leasing.pace(key),
+            lambda: None,
+            lambda: None,
+            woken.set,
+            node.leasing._clock,
+            node.stats,
         )
         try:
             while True:
                 woken.clear()
-                wait_ms = turns.wait_ms()
+                wait_ms = turns.wait_ms(batches=True)
                 if wait_ms == 0:
                     self.total += (size := turns.begin(1_000))
                     turns.end(size)

@@ -12,6 +12,7 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.admission.processor_time import ProcessorTime
 from data_plane.node.ports import Caller, CallHandler, Clock, Connection, WorkClock
 from data_plane.node.stats import NodeStats
+from data_plane.throttling.pacing import Pace
 from data_plane.throttling.refusals import Refusals
 from data_plane.throttling.shares import WAIT_MS_MAX, Shares
 from data_plane.throttling.spare import LOOK_MS, Spare
@@ -96,9 +97,9 @@ class Fairness:
         await self._work.turn(tenant)
         return await self._processor.frame(tenant, connection, sign)
 
-    async def within_limit(self, tenant: TenantId) -> int:
-        """Wait until the tenant is within its limit of processor time, and answer for how many ms."""
-        return await self._processor.frame(tenant, None, None)
+    def processor_pace(self, tenant: TenantId) -> Pace | None:
+        """Of the tenant's limit of processor time now; None = it has none."""
+        return self._processor.pace(tenant)
 
     async def turn_of_refused(self, tenant: TenantId) -> None:
         """The same for a stream whose last frame was refused, as `refused` tells: beside the tenant's other work."""
@@ -164,8 +165,8 @@ class TenantTurns:
     async def turn(self, connection: Connection | None = None, sign: Callable[[], None] | None = None) -> int:
         return await self.fairness.turn(self.tenant, connection, sign)
 
-    async def within_limit(self) -> int:
-        return await self.fairness.within_limit(self.tenant)
+    def processor_pace(self) -> Pace | None:
+        return self.fairness.processor_pace(self.tenant)
 
     async def turn_of_refused(self) -> None:
         await self.fairness.turn_of_refused(self.tenant)

@@ -62,6 +62,10 @@ class ProcessorTime:
             if pace.clears_in_ms(now_ms) < OWED_MS_MAX:
                 pace.correct(0, int(spent_ms * _UNITS))
 
+    def pace(self, tenant: TenantId) -> Pace | None:
+        """The tenant's, for streams that ask for their turn instead of awaiting it; None = no limit."""
+        return self._pace(tenant, self._clock.monotonic_ms())
+
     async def frame(
         self, tenant: TenantId, connection: Connection | None, sign: Callable[[], None] | None
     ) -> int:
@@ -114,7 +118,7 @@ class ProcessorTime:
         return pace is None or (not pace.line and pace.take(0, now_ms))
 
     async def _turn(self, tenant: TenantId, waiting: Waiting) -> None:
-        await take_in_turn(lambda: self._pace(tenant, self._clock.monotonic_ms()), 0, waiting, self._clock)
+        await take_in_turn(lambda: self.pace(tenant), 0, waiting, self._clock)
 
     def _waited(self, began_ms: float) -> int:
         waited_ms = int(self._clock.monotonic_ms() - began_ms)

@@ -1,6 +1,8 @@
 """What a client says on its consume stream while a slow read of the disk is under way for it."""
 
 import asyncio
+from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,16 +14,18 @@ from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
 from data_plane.metadata.model import TenantQuotas
 from data_plane.metering.increments import RequestTally
-from data_plane.node.admission.fairness import Fairness
+from data_plane.node.admission.fairness import Fairness, TenantTurns
+from data_plane.node.admission.pace_lines import SIGN_MS
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.pacing import Pace
 from penstock.contract import errors
 from penstock.contract.errors import CorruptLog
 from penstock.contract.frames import unpack_frame
-from penstock.contract.ids import TenantId
+from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.service_levels import FETCH
 from tests.unit.node.admission.test_fairness import no_quotas
@@ -46,6 +50,9 @@ class BadSector:
 
     def authorize(self, *_: object) -> None:
         """Keys may read it."""
+
+    def processor_pace(self) -> None:
+        """Its tenant has no limit of processor time."""
 
     def check_position(self, *_: object) -> None:
         """Every offset lies in the log."""
@@ -122,6 +129,25 @@ class Heard(BadSector):
         self.is_read.set()
 
 
+def stream_of(
+    anything: Any,
+    clock: SimClock,
+    turns: TenantTurns,
+    find: Callable[[TopicPartition], Any] | None = None,
+    pace: Pace | None = None,
+) -> ConsumeStream:
+    """`anything` is all that the stream meets, but for what is named."""
+    return ConsumeStream(
+        anything, anything, anything, find or (lambda where: anything), anything, CONFIG, clock, NodeStats(),
+        confident=lambda: True, pace=lambda: pace, own_pace=lambda: None, topic_paces=lambda topic: [],
+        metering=anything,
+        budgets=no_budgets(),
+        tally=RequestTally(TenantId("t"), FETCH),
+        turns=turns, requests=anything,
+        begin_turn=lambda: Turn(clock, SystemRng()),
+    )  # fmt: skip
+
+
 @pytest.mark.pure  # stand-ins, and a smaller bound
 def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("data_plane.node.serving.consume_stream._LOOKED_AT", 2)
@@ -132,15 +158,12 @@ def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest
         heard = Heard()
         anything = cast(Any, heard)
         partitions = [cast(Any, Heard()) for _ in range(5)]
-        stream = ConsumeStream(
-            anything, anything, anything, lambda where: partitions[where.partition], anything, CONFIG, clock,
-            NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
-            metering=anything,
-            budgets=no_budgets(),
-            tally=RequestTally(TenantId("t"), FETCH),
-            turns=Fairness(clock, NodeStats(), no_quotas).of(TenantId("t")), requests=anything,
-            begin_turn=lambda: Turn(clock, SystemRng()),
-        )  # fmt: skip
+        stream = stream_of(
+            anything,
+            clock,
+            Fairness(clock, NodeStats(), no_quotas).of(TenantId("t")),
+            find=lambda where: partitions[where.partition],
+        )
         for number in range(5):
             credit = 99 if number == 4 else 0
             stream._open(
@@ -186,15 +209,7 @@ def test_pushes_to_a_tenant_above_its_limit_of_processor_time_wait_and_errors_do
     async def story() -> None:
         heard = Counted()
         anything = cast(Any, heard)
-        stream = ConsumeStream(
-            anything, anything, anything, lambda where: anything, anything, CONFIG, clock,
-            NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
-            metering=anything,
-            budgets=no_budgets(),
-            tally=RequestTally(TenantId("t"), FETCH),
-            turns=fair.of(TenantId("t")), requests=anything,
-            begin_turn=lambda: Turn(clock, SystemRng()),
-        )  # fmt: skip
+        stream = stream_of(anything, clock, fair.of(TenantId("t")))
         await fair.of(TenantId("t")).charged(work)
         wanted = pb.ConsumeOpen(handle=1, topic_id=bytes(16), offset=END, credit_bytes=99)
         stream._open(wanted, "")
@@ -211,6 +226,76 @@ def test_pushes_to_a_tenant_above_its_limit_of_processor_time_wait_and_errors_do
         await asyncio.sleep(3.0)
         assert [push.handle for frame in heard.frames[told:] for push in frame.pushes] == [2]
         assert heard.delayed_ms > 1_000
+        sending.cancel()
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
+@pytest.mark.pure  # stand-ins
+def test_a_consumer_whose_push_waits_for_processor_time_hears_of_the_broker_and_of_errors() -> None:
+    """Sooner than it takes the stream for a broken one, or asks once more and waits for that too."""
+    loop = SimLoop(1)
+    clock, tenant = SimClock(loop), TenantId("t")
+    fair = Fairness(clock, NodeStats(), lambda tenant: TenantQuotas(broker_processor_ms_per_s=1))
+
+    async def work() -> None:
+        loop.work(0.030)
+
+    async def story() -> None:
+        heard = Counted()
+        anything = cast(Any, heard)
+        stream = stream_of(anything, clock, fair.of(tenant))
+        await fair.of(tenant).charged(work)
+        wanted = pb.ConsumeOpen(handle=1, topic_id=bytes(16), offset=END, credit_bytes=99)
+        stream._open(wanted, "")
+        sending = asyncio.create_task(stream._send())
+        heard_at_ms = [0.0]
+        while not heard.frames or not heard.frames[-1].pushes:
+            heard.is_read.clear()
+            await heard.is_read.wait()
+            heard_at_ms.append(clock.monotonic_ms())
+            if len(heard_at_ms) == 3:
+                stream._refuse(9, 1, errors.InvalidRequest("no such partition"))
+        assert max(late - soon for soon, late in pairwise(heard_at_ms)) <= SIGN_MS + 500
+        assert clock.monotonic_ms() == pytest.approx(2 * SIGN_MS, abs=500), "an error does not wait"
+        assert [push.handle for push in heard.frames[-1].pushes] == [9], "and brings nothing that does"
+        await asyncio.sleep(30)
+        assert [push.handle for push in heard.frames[-1].pushes] == [1]
+        told = len(heard.frames)
+        await asyncio.sleep(30)
+        assert len(heard.frames) == told, "one that does not wait hears nothing without need"
+        sending.cancel()
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
+@pytest.mark.pure  # stand-ins
+def test_a_consumer_that_does_not_read_its_signs_is_in_nobodys_way() -> None:
+    loop = SimLoop(1)
+    clock, pace = SimClock(loop), Pace(1)
+    pace.enter(100, 0.0)
+
+    class Deaf(Heard):
+        async def send(self, frame: bytes) -> None:
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        anything = cast(Any, Deaf())
+        turns = Fairness(clock, NodeStats(), no_quotas).of(TenantId("t"))
+        stream = stream_of(anything, clock, turns, pace=pace)
+        anything.high_watermark = END + 1
+        stream._open(pb.ConsumeOpen(handle=1, topic_id=bytes(16), offset=END, credit_bytes=99), "")
+        sending = asyncio.create_task(stream._send())
+        await asyncio.sleep(SIGN_MS * 0.9 / 1_000)
+        assert len(pace.line) == 1
+        await asyncio.sleep(SIGN_MS * 0.2 / 1_000)
+        assert not pace.line
         sending.cancel()
 
     try:

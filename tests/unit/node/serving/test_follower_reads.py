@@ -61,10 +61,11 @@ class Reader:
     def __init__(self, replica: Replica, loop: SimLoop) -> None:
         self.stats = NodeStats()
         self.gate = Allowing()
+        self.connection: Any = SimpleNamespace()
         anything = cast(Any, self.gate)
         clock = SimClock(loop)
         self.stream = ConsumeStream(
-            anything, anything, anything, lambda where: replica, anything, CONFIG, clock, self.stats,
+            self.connection, anything, anything, lambda where: replica, anything, CONFIG, clock, self.stats,
             confident=lambda: True, pace=lambda: None, own_pace=lambda: None, topic_paces=lambda topic: [],
             metering=anything,
             budgets=no_budgets(),
@@ -217,7 +218,7 @@ def test_a_live_stream_looks_at_rights_again_before_it_sends_more() -> None:
         async def send(frame: bytes) -> None:
             sent.extend(pb.ConsumePushHead.FromString(bytes(unpack_frame(frame)[1])).pushes)
 
-        reader.stream._connection = SimpleNamespace(send=send)
+        reader.connection.send = send
         sending = asyncio.create_task(reader.stream._send())
         for _ in range(100):
             await asyncio.sleep(0)
