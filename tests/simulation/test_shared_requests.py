@@ -58,7 +58,7 @@ class Used:
         try:
             while True:
                 woken.clear()
-                wait_ms = turns.wait_ms()
+                wait_ms = turns.wait_ms(batches=True)
                 if wait_ms == 0:
                     self.total += (size := turns.begin(1_000))
                     turns.end(size)

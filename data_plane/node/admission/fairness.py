@@ -12,6 +12,7 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.admission.processor_time import ProcessorTime
 from data_plane.node.ports import Caller, CallHandler, Clock, Connection, WorkClock
 from data_plane.node.stats import NodeStats
+from data_plane.throttling.pacing import Pace
 from data_plane.throttling.refusals import Refusals
 from data_plane.throttling.shares import WAIT_MS_MAX, Shares
 from data_plane.throttling.spare import LOOK_MS, Spare
@@ -91,14 +92,14 @@ class Fairness:
         self, tenant: TenantId, connection: Connection | None = None, sign: Callable[[], None] | None = None
     ) -> int:
         """Wait until the tenant may begin another piece of work, and answer for how many ms its limit of processor time
-        made it wait, see `ProcessorTime.frame`. What waits begins in the order it came."""
-        waited_ms = await self._processor.frame(tenant, connection, sign)
+        made it wait, see `ProcessorTime.frame`. What waits begins in the order it came. The limit is asked last: what
+        it lets go on works, and is charged, before it is asked for the next piece."""
         await self._work.turn(tenant)
-        return waited_ms
+        return await self._processor.frame(tenant, connection, sign)
 
-    async def within_limit(self, tenant: TenantId) -> int:
-        """Wait until the tenant is within its limit of processor time, and answer for how many ms."""
-        return await self._processor.frame(tenant, None, None)
+    def processor_pace(self, tenant: TenantId) -> Pace | None:
+        """Of the tenant's limit of processor time now; None = it has none."""
+        return self._processor.pace(tenant)
 
     async def turn_of_refused(self, tenant: TenantId) -> None:
         """The same for a stream whose last frame was refused, as `refused` tells: beside the tenant's other work."""
@@ -117,9 +118,8 @@ class Fairness:
         of a group's member: it does not wait behind its tenant's questions, nor at its limit of processor time. Raises
         `CallFailed` as `ProcessorTime.call` does.
         """
-        waited_ms = 0 if beat else await self._processor.call(tenant)
         await (self._beats if beat else self._questions).turn(tenant)
-        return waited_ms
+        return 0 if beat else await self._processor.call(tenant)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
@@ -165,8 +165,8 @@ class TenantTurns:
     async def turn(self, connection: Connection | None = None, sign: Callable[[], None] | None = None) -> int:
         return await self.fairness.turn(self.tenant, connection, sign)
 
-    async def within_limit(self) -> int:
-        return await self.fairness.within_limit(self.tenant)
+    def processor_pace(self) -> Pace | None:
+        return self.fairness.processor_pace(self.tenant)
 
     async def turn_of_refused(self) -> None:
         await self.fairness.turn_of_refused(self.tenant)

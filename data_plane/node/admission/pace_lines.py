@@ -1,4 +1,5 @@
 """Waiting in the line of a pace: one after the other goes on when the pace is clear, in the order in which they came.
+`take_in_turn` awaits that, a `LineTurn` is asked for it.
 
 comes --it is the first, and the pace is clear--> goes on
       --its client is gone--> away
@@ -9,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from data_plane.node.ports import Clock, Connection, ConnectionLost
+from data_plane.throttling.line import Line
 from data_plane.throttling.pacing import Pace
 
 SIGN_MS = 5_000
@@ -70,3 +72,36 @@ async def _taken(
         return False
     finally:
         pace.line.leave(woken.set, clock.monotonic_ms())
+
+
+class LineTurn:
+    """A stream's turn in the line of a pace, if it waits there. `wake` is called when it is to ask once more."""
+
+    def __init__(self, pace: Callable[[], Pace | None], wake: Callable[[], None]) -> None:
+        """`pace`: the one there is now, None = no limit."""
+        self.pace, self._wake = pace, wake
+        self._line: Line | None = None
+
+    def wait_ms(self, now_ms: float) -> float | None:
+        """0: the turn has come, and is kept until it leaves. Else ask once more after so long, or when woken;
+        None = only when woken."""
+        pace = self.pace()
+        if pace is None:
+            self.leave(now_ms)
+            return 0.0
+        clears_in_ms = pace.clears_in_ms(now_ms)
+        if self._line is not pace.line:
+            self.leave(now_ms)
+            if clears_in_ms == 0 and not pace.line:
+                return 0.0
+            self._line = pace.line
+            pace.line.join(self._wake, now_ms)
+        if not pace.line.is_first(self._wake):
+            return None
+        return min(clears_in_ms, _LOOK_MS)
+
+    def leave(self, now_ms: float) -> None:
+        """Wait no more, or give the turn up."""
+        if self._line is not None:
+            line, self._line = self._line, None
+            line.leave(self._wake, now_ms)

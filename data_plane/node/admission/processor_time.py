@@ -62,6 +62,10 @@ class ProcessorTime:
             if pace.clears_in_ms(now_ms) < OWED_MS_MAX:
                 pace.correct(0, int(spent_ms * _UNITS))
 
+    def pace(self, tenant: TenantId) -> Pace | None:
+        """The tenant's, for streams that ask for their turn instead of awaiting it; None = no limit."""
+        return self._pace(tenant, self._clock.monotonic_ms())
+
     async def frame(
         self, tenant: TenantId, connection: Connection | None, sign: Callable[[], None] | None
     ) -> int:
@@ -114,7 +118,7 @@ class ProcessorTime:
         return pace is None or (not pace.line and pace.take(0, now_ms))
 
     async def _turn(self, tenant: TenantId, waiting: Waiting) -> None:
-        await take_in_turn(lambda: self._pace(tenant, self._clock.monotonic_ms()), 0, waiting, self._clock)
+        await take_in_turn(lambda: self.pace(tenant), 0, waiting, self._clock)
 
     def _waited(self, began_ms: float) -> int:
         waited_ms = int(self._clock.monotonic_ms() - began_ms)
@@ -139,6 +143,7 @@ class ProcessorTime:
             used.ms_per_s, used.burst_ms = ms_per_s, burst_ms
             used.pace.change(ms_per_s * _UNITS, now_ms)
             used.pace.allow_burst(burst_ms, 0, now_ms)
+            _forgive(used.pace, now_ms)
             used.pace.line.wake_first()
         return used.pace
 
@@ -149,3 +154,10 @@ class ProcessorTime:
         for tenant, used in list(self._used.items()):
             if not used.pace.line and now_ms - used.at_ms >= _FORGET_MS:
                 del self._used[tenant]
+
+
+def _forgive(pace: Pace, now_ms: float) -> None:
+    """What was used at a higher limit is owed at the one there is, OWED_MS_MAX of it at most."""
+    owed_ms = pace.clears_in_ms(now_ms)
+    if owed_ms > OWED_MS_MAX:
+        pace.correct(int((owed_ms - OWED_MS_MAX) * pace.bytes_per_s / 1000), 0)

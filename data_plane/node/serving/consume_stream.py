@@ -26,6 +26,7 @@ from data_plane.node.replicas.reading_rights import (
 )
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.allowance import Allowance
+from data_plane.node.serving.push_sender import PushSender
 from data_plane.node.serving.read_turns import ReadTurns
 from data_plane.node.serving.topic_reads import TopicReads
 from data_plane.node.tasks import together
@@ -83,9 +84,10 @@ class ConsumeStream:
         self._by_replica: dict[Replica, int] = {}
         self._ready: dict[int, None] = {}
         self._errors: list[pb.ConsumePush] = []
-        self._recheck_due = self._sign_due = False
+        self._recheck_due = False
         self._wake = asyncio.Event()
         self._read_turns = ReadTurns(allowance, self._wake.set, environment.clock, environment.stats)
+        self._sender = PushSender(connection, environment.clock, self._read_turns.leave)
         self._topic_reads = TopicReads(allowance, self._wake.set, environment.clock)
         self._zone = ""
         """Where the reader says it is."""
@@ -143,7 +145,7 @@ class ConsumeStream:
 
     def _say_something(self) -> None:
         """The client waits, and a push of nothing says that the broker is there."""
-        self._sign_due = True
+        self._sender.sign_due = True
         self._wake.set()
 
     async def _take(self, kind: FrameKind, head: bytes) -> None:
@@ -281,9 +283,6 @@ class ConsumeStream:
 
     async def _send(self) -> None:
         while True:
-            if self._ready and not self._errors:
-                # Before its place in the line of the rate, where others would wait behind it.
-                self._allowance.delayed(await self._turns.within_limit())
             self._wake.clear()
             self._gate.check(self._principal)
             while self._recheck_due:
@@ -291,15 +290,13 @@ class ConsumeStream:
             self._ready.update(dict.fromkeys(self._topic_reads.due()))
             wait_ms = self._wait_ms()
             frame = await self._next_frame() if wait_ms == 0 else self._packed(self._head(), [])
-            if frame is None and self._sign_due:
-                frame = pack_frame(FrameKind.CONSUME_PUSH, pb.ConsumePushHead().SerializeToString())
             if frame is not None:
-                self._sign_due = False
-                # A peer that does not read makes this wait: not at the head of the line, where others wait behind it.
-                self._read_turns.leave()
-                await self._connection.send(frame)
+                await self._sender.push(frame)
+            elif self._sender.sign_due or (wait_ms != 0 and self._sender.sign_in_ms <= 0):
+                await self._sender.sign()
             elif wait_ms != 0:
-                await self._woken(wait_ms)
+                sign_in_ms = self._sender.sign_in_ms
+                await self._woken(sign_in_ms if wait_ms is None else min(wait_ms, sign_in_ms))
             elif self._ready and not self._confident():
                 await asyncio.sleep(self._config.timings.heartbeat_ms / 1000)
             elif self._ready:
@@ -309,9 +306,11 @@ class ConsumeStream:
                 await self._woken(self._topic_reads.wait_ms())
 
     def _wait_ms(self) -> float | None:
-        """Until what is ready may be read at the tenant's consume rate, as `ReadTurns` says it."""
-        if self._has_batches():
-            return self._read_turns.wait_ms()
+        """Until what is ready may be pushed, as `ReadTurns` says it."""
+        if self._ready:
+            wait_ms = self._read_turns.wait_ms(batches=self._has_batches())
+            self._allowance.delayed(self._read_turns.take_processor_ms())
+            return wait_ms
         self._read_turns.leave()
         return 0.0
 

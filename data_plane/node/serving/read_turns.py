@@ -1,22 +1,24 @@
-"""When one consume stream may read more, at its tenant's consume rate.
+"""When one consume stream may read more and push it, at its tenant's consume rate and its limit of processor time.
 
     away --the pace is not clear, or others wait--> in the line --it is the first, and the pace is clear--> away
 
-What a stream reads is let into the pace when it begins to read, as much as it may read, and corrected when it has read.
+It keeps its place in the lines of the rate while it waits for processor time: who is behind it there waits for that
+too. What a stream reads is let into the rate's pace when it begins to read, as much as it may read, and corrected when
+it has read.
 """
 
 from collections.abc import Callable
 
+from data_plane.node.admission.pace_lines import LineTurn
 from data_plane.node.ports import Clock
 from data_plane.node.serving.allowance import Allowance
 from data_plane.node.stats import NodeStats
-from data_plane.throttling.line import Line
 from data_plane.throttling.pacing import Pace
 
 READ_MS = 50
 """A stream reads as much at once as passes in this time, or one batch: others' turns come soon."""
-_LOOK_MS = 250.0
-"""After which the first one looks once more at the latest: its tenant's rate may have been lifted."""
+_WAITS_NOT = float("-inf")
+"""Instead of the time since when it waits."""
 
 
 class ReadTurns:
@@ -30,24 +32,44 @@ class ReadTurns:
         stats: NodeStats,
     ) -> None:
         self._clock, self._stats = clock, stats
-        self._waits = (_Wait(allowance.own_pace, wake), _Wait(allowance.pace, wake))
+        self._rates = (LineTurn(allowance.own_pace, wake), LineTurn(allowance.pace, wake))
         """In the principal's line first: who waits there takes no place of others in the tenant's."""
-        self._since_ms = -1.0
-        """Since when it waits; below 0 = it does not."""
+        self._processor = LineTurn(allowance.turns.processor_pace, wake)
+        self._since_ms = self._processor_since_ms = _WAITS_NOT
         self._reading: list[tuple[Pace, int]] = []
         self._throttled_ms = 0.0
+        self._processor_ms = 0
 
-    def wait_ms(self) -> float | None:
-        """0: read now. Else ask once more after so long, or when woken; None = only when woken."""
+    def wait_ms(self, *, batches: bool) -> float | None:
+        """0: push now, and ask again before the next frame. Else ask once more after so long, or when woken; None =
+        only when woken. `batches`: there are some to read, rather than marks alone, which no rate bounds."""
         now_ms = self._clock.monotonic_ms()
-        own, tenants = self._waits
+        if batches:
+            wait_ms = self._rates_wait_ms(now_ms)
+            if wait_ms != 0.0:
+                self._leave_processor(now_ms)
+                return wait_ms
+        else:
+            self._leave_rates(now_ms)
+        wait_ms = self._processor.wait_ms(now_ms)
+        if wait_ms == 0.0:
+            self._leave_processor(now_ms)
+        elif self._processor_since_ms == _WAITS_NOT:
+            self._processor_since_ms = now_ms
+        return wait_ms
+
+    def _rates_wait_ms(self, now_ms: float) -> float | None:
+        own, tenants = self._rates
         wait_ms = own.wait_ms(now_ms)
         if wait_ms == 0.0:
             wait_ms = tenants.wait_ms(now_ms)
         else:
             tenants.leave(now_ms)
-        if wait_ms != 0.0 and self._since_ms < 0:
+        if wait_ms != 0.0 and self._since_ms == _WAITS_NOT:
             self._since_ms = now_ms
+        elif wait_ms == 0.0 and self._since_ms != _WAITS_NOT:
+            self._throttled_ms += now_ms - self._since_ms
+            self._since_ms = _WAITS_NOT
         return wait_ms
 
     def begin(self, bytes_max: int) -> int:
@@ -59,8 +81,6 @@ class ReadTurns:
         for pace in paces:
             pace.enter(bytes_max, now_ms, may_refuse=False)
             self._reading.append((pace, bytes_max))
-        if self._since_ms >= 0:
-            self._throttled_ms += now_ms - self._since_ms
         self.leave()
         return bytes_max
 
@@ -80,46 +100,30 @@ class ReadTurns:
         self._stats.consume_throttled_ms += throttled_ms
         return throttled_ms
 
+    def take_processor_ms(self) -> int:
+        """How many ms the limit of processor time made the stream wait since this was asked last."""
+        processor_ms, self._processor_ms = self._processor_ms, 0
+        return processor_ms
+
     def leave(self) -> None:
-        """It has nothing to read, or ends."""
-        self._since_ms = -1.0
-        for one in self._waits:
-            if one.is_taken:
-                one.leave(self._clock.monotonic_ms())
+        """It has nothing to push, or ends."""
+        now_ms = self._clock.monotonic_ms()
+        self._leave_rates(now_ms)
+        self._leave_processor(now_ms)
+
+    def _leave_rates(self, now_ms: float) -> None:
+        self._since_ms = _WAITS_NOT
+        for turn in self._rates:
+            turn.leave(now_ms)
+
+    def _leave_processor(self, now_ms: float) -> None:
+        self._processor.leave(now_ms)
+        if self._processor_since_ms != _WAITS_NOT:
+            waited_ms = int(now_ms - self._processor_since_ms)
+            self._processor_since_ms = _WAITS_NOT
+            self._processor_ms += waited_ms
+            self._stats.processor_throttled += 1
+            self._stats.processor_throttled_ms += waited_ms
 
     def _paces(self) -> list[Pace]:
-        return [pace for one in self._waits if (pace := one.pace()) is not None]
-
-
-class _Wait:
-    """Of one stream in the line of one pace, or not in it."""
-
-    def __init__(self, pace: Callable[[], Pace | None], wake: Callable[[], None]) -> None:
-        self.pace, self._wake = pace, wake
-        self._line: Line | None = None
-
-    @property
-    def is_taken(self) -> bool:
-        return self._line is not None
-
-    def wait_ms(self, now_ms: float) -> float | None:
-        """0: its turn is now; as `ReadTurns.wait_ms`."""
-        pace = self.pace()
-        if pace is None:
-            self.leave(now_ms)
-            return 0.0
-        clears_in_ms = pace.clears_in_ms(now_ms)
-        if self._line is not pace.line:
-            self.leave(now_ms)
-            if clears_in_ms == 0 and not pace.line:
-                return 0.0
-            self._line = pace.line
-            pace.line.join(self._wake, now_ms)
-        if not pace.line.is_first(self._wake):
-            return None
-        return min(clears_in_ms, _LOOK_MS)
-
-    def leave(self, now_ms: float) -> None:
-        if self._line is not None:
-            line, self._line = self._line, None
-            line.leave(self._wake, now_ms)
+        return [pace for turn in self._rates if (pace := turn.pace()) is not None]

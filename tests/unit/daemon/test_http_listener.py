@@ -17,8 +17,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from daemon import http_listener
-from daemon.hang_ups import MADE_WAY, NOT_IN_TIME, HangUpCollector, HangUps
-from daemon.http_listener import METRICS_MAX, STALL_S, WAITING_OF_ADDRESS_MAX, HttpListener
+from daemon.hang_ups import MADE_WAY, NO_SPACE, NOT_IN_TIME, HangUpCollector, HangUps
+from daemon.http_listener import ANSWERED_MAX, METRICS_MAX, STALL_S, WAITING_OF_ADDRESS_MAX, HttpListener
 from data_plane.broker.metrics import StatsCollector
 from data_plane.node.stats import Histogram
 from tests.floods import HOSTS, SAYINGS, attack
@@ -202,6 +202,22 @@ def test_clients_that_reset_their_connections_after_a_whole_request_stop_no_answ
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
             connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
     assert broker.get("/healthz")[0] == 200
+
+
+def test_requests_for_which_no_thread_can_be_started_take_nothing_from_later_ones(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(threading.Thread, "start", start)
+        for _ in range(ANSWERED_MAX + 1):
+            with socket.create_connection(("127.0.0.1", broker.http.port), PATIENCE_S) as connection:
+                connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+                assert connection.recv(1) == b"", "hung up on"
+    assert broker.get("/healthz")[0] == 200
+    assert broker.hang_ups.counts[NO_SPACE] == ANSWERED_MAX + 1
 
 
 def test_thirteen_hundred_slow_requests_keep_no_health_check_waiting(

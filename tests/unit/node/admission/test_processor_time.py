@@ -18,7 +18,7 @@ from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import BURST_MS
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
-from tests.unit.node.admission.test_fairness import GREEDY, MODEST
+from tests.unit.node.admission.test_fairness import GREEDY, MODEST, OVER_SHARE_MS
 
 STREAMS = 50
 PIECE_MS, EVERY_MS = 0.15, 15.0
@@ -189,6 +189,81 @@ def test_a_higher_limit_counts_for_what_waits_and_none_lets_all_go() -> None:
     broker.run(story())
 
 
+def test_each_step_of_a_piece_counts_though_the_tenant_is_ahead_already() -> None:
+    broker = Broker(LIMIT)
+
+    async def steps() -> None:
+        for _ in range(20):
+            await broker.work(5.0)
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        await broker.fair.of(GREEDY).charged(steps)
+        ahead_ms = (20 * 5.0 - LIMIT * BURST_MS / 1_000) * 1_000 / LIMIT
+        # The steps took time, too.
+        assert await broker.fair.turn(GREEDY) == pytest.approx(ahead_ms - 100, abs=5)
+
+    broker.run(story())
+
+
+def test_signs_of_life_count() -> None:
+    broker = Broker(1)
+
+    async def story() -> None:
+        await broker.fair.answered(GREEDY, lambda: broker.work(2.0), beat=True)
+        assert await broker.fair.turn(GREEDY) > 1_000
+
+    broker.run(story())
+
+
+def test_a_newcomer_stands_behind_who_waits_also_when_the_limit_is_raised() -> None:
+    broker, order = Broker(1), list[str]()
+
+    async def goes(name: str) -> None:
+        await broker.fair.turn(GREEDY)
+        order.append(name)
+
+    async def story() -> None:
+        await broker.piece(GREEDY, 5.0)
+        waiting = []
+        for name in ("first", "second"):
+            waiting.append(asyncio.create_task(goes(name)))
+            await asyncio.sleep(0.01)
+        broker.quotas[GREEDY] = TenantQuotas(broker_processor_ms_per_s=10_000)
+        assert broker.fair.processor_pace(GREEDY) is not None
+        # The limit is clear before who waits has had a turn of the loop.
+        broker.loop.work(0.001)
+        await goes("newcomer")
+        await asyncio.gather(*waiting)
+
+    broker.run(story())
+    assert order == ["first", "second", "newcomer"]
+
+
+def test_what_is_owed_is_not_forgotten_while_a_tenant_works_or_waits() -> None:
+    """Tenants without work for a minute are forgotten when another one begins."""
+    broker = Broker(1)
+
+    async def others_begin(after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        newcomer = TenantId(f"newcomer-{after_s}")
+        broker.quotas[newcomer] = TenantQuotas(broker_processor_ms_per_s=LIMIT)
+        await broker.fair.turn(newcomer)
+
+    async def story() -> None:
+        await broker.piece(GREEDY, 0.1)
+        await asyncio.sleep(59.0)
+        await broker.piece(GREEDY, 9.0)
+        await others_begin(2.0)
+        assert await broker.fair.turn(GREEDY) > 6_000, "its last work is a moment ago"
+        await broker.piece(GREEDY, 130.0)
+        beginning = [asyncio.create_task(others_begin(after_s)) for after_s in (50.0, 61.0, 122.0)]
+        assert await broker.fair.turn(GREEDY) > 128_000, "it waits"
+        await asyncio.gather(*beginning)
+
+    broker.run(story())
+
+
 def test_what_is_charged_makes_nobody_wait_longer_than_streams_are_kept() -> None:
     broker = Broker(1)
 
@@ -197,6 +272,18 @@ def test_what_is_charged_makes_nobody_wait_longer_than_streams_are_kept() -> Non
             await broker.fair.of(GREEDY).charged(lambda: broker.work(9.0))
         waited_ms = await broker.fair.turn(GREEDY)
         assert OWED_MS_MAX * 0.8 <= waited_ms <= OWED_MS_MAX + 9_000
+
+    broker.run(story())
+
+
+def test_a_lower_limit_makes_nobody_wait_longer_for_what_was_used_at_the_higher_one() -> None:
+    broker = Broker(1_000)
+
+    async def story() -> None:
+        for _ in range(3):
+            await broker.fair.of(GREEDY).charged(lambda: broker.work(500.0))
+        broker.quotas[GREEDY] = TenantQuotas(broker_processor_ms_per_s=1)
+        assert await broker.fair.turn(GREEDY) == pytest.approx(OWED_MS_MAX, abs=5)
 
     broker.run(story())
 
@@ -238,6 +325,33 @@ def test_a_call_that_has_waited_too_long_is_refused_with_the_limit_its_use_and_w
     assert broker.stats.processor_refused == broker.stats.limit_refusals.of(GREEDY, PROCESSOR_RATE) == 1
 
 
+@pytest.mark.parametrize("are_calls", [False, True])
+def test_what_waited_for_its_share_is_within_the_limit_too(are_calls: bool) -> None:
+    limit, burst_ms, piece_ms, seconds = 200, 5_000, 20.0, 3.0
+    broker = Broker(limit)
+    broker.quotas[GREEDY] = replace(broker.quotas[GREEDY], rate_burst_ms=burst_ms)
+
+    async def piece() -> None:
+        if are_calls:
+            await broker.fair.turn_of_question(GREEDY)
+            await broker.fair.answered(GREEDY, lambda: broker.work(piece_ms))
+        else:
+            await broker.fair.turn(GREEDY)
+            await broker.fair.of(GREEDY).charged(lambda: broker.work(piece_ms))
+        broker.worked_ms[GREEDY] += piece_ms
+
+    async def story() -> None:
+        await broker.fair.of(GREEDY).charged(lambda: broker.work(OVER_SHARE_MS))
+        pieces = [asyncio.create_task(piece()) for _ in range(200)]
+        await asyncio.sleep(seconds)
+        allowed_ms = limit * (burst_ms / 1_000 + seconds) + piece_ms - OVER_SHARE_MS
+        assert allowed_ms * 0.9 < broker.worked_ms[GREEDY] <= allowed_ms
+        await ended(pieces)
+
+    broker.run(story())
+    assert broker.stats.fairness_waits > 0
+
+
 def test_the_burst_of_a_tenant_counts_here_too() -> None:
     broker = Broker(LIMIT)
     broker.quotas[GREEDY] = replace(broker.quotas[GREEDY], rate_burst_ms=5_000)
@@ -251,3 +365,18 @@ def test_the_burst_of_a_tenant_counts_here_too() -> None:
 
     broker.run(story())
     assert broker.waited_ms[GREEDY] > 0
+
+
+def test_a_burst_that_is_set_later_counts_from_then_on() -> None:
+    broker = Broker(LIMIT)
+
+    async def story() -> None:
+        await broker.piece(GREEDY, 1.0)
+        broker.quotas[GREEDY] = replace(broker.quotas[GREEDY], rate_burst_ms=5_000)
+        await broker.piece(GREEDY, 1.0)
+        await asyncio.sleep(5.0)
+        for _ in range(49):
+            await broker.piece(GREEDY, 10.0)
+
+    broker.run(story())
+    assert broker.waited_ms[GREEDY] == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,11 +15,13 @@ from data_plane.log.reading import ColdRead
 from data_plane.metadata.model import TenantQuotas
 from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import Fairness
+from data_plane.node.admission.pace_lines import SIGN_MS
 from data_plane.node.serving.allowance import Allowance
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.pacing import Pace
 from penstock.contract import errors
 from penstock.contract.errors import CorruptLog
 from penstock.contract.frames import unpack_frame
@@ -26,7 +29,7 @@ from penstock.contract.ids import TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.service_levels import FETCH
 from tests.unit.authz.setup import ACME
-from tests.unit.node.serving.allowances import PRINCIPAL, allowances, environment
+from tests.unit.node.serving.allowances import PRINCIPAL, GivenPaces, allowances, environment
 from tests.unit.node.serving.delays import Delays
 
 BAD_OFFSET, END = 0, 5
@@ -201,6 +204,77 @@ def test_pushes_to_a_tenant_above_its_limit_of_processor_time_wait_and_errors_do
         await asyncio.sleep(3.0)
         assert [push.handle for frame in heard.frames[told:] for push in frame.pushes] == [2]
         assert sum(milliseconds for _, _, milliseconds, _ in delays.told) > 1_000
+        sending.cancel()
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
+@pytest.mark.pure  # stand-ins
+def test_a_consumer_whose_push_waits_for_processor_time_hears_of_the_broker_and_of_errors() -> None:
+    """Sooner than it takes the stream for a broken one, or asks once more and waits for that too."""
+    loop = SimLoop(1)
+    clock = SimClock(loop)
+    fair = Fairness(clock, NodeStats(), lambda tenant: TenantQuotas(broker_processor_ms_per_s=1))
+    given = allowances(clock, NodeStats(), fairness=fair).to_consume(PRINCIPAL)
+
+    async def work() -> None:
+        loop.work(0.030)
+
+    async def story() -> None:
+        heard = Heard()
+        anything = cast(Any, heard)
+        stream = stream_of(clock, anything, lambda where: anything, gate=anything, allowance=given)
+        await given.turns.charged(work)
+        wanted = pb.ConsumeOpen(handle=1, topic_id=bytes(16), offset=END, credit_bytes=99)
+        stream._open(wanted, "")
+        sending = asyncio.create_task(stream._send())
+        heard_at_ms = [0.0]
+        while not heard.frames or not heard.frames[-1].pushes:
+            heard.is_read.clear()
+            await heard.is_read.wait()
+            heard_at_ms.append(clock.monotonic_ms())
+            if len(heard_at_ms) == 3:
+                stream._refuse(9, 1, errors.InvalidRequest("no such partition"))
+        assert max(late - soon for soon, late in pairwise(heard_at_ms)) <= SIGN_MS + 500
+        assert clock.monotonic_ms() == pytest.approx(2 * SIGN_MS, abs=500), "an error does not wait"
+        assert [push.handle for push in heard.frames[-1].pushes] == [9], "and brings nothing that does"
+        await asyncio.sleep(30)
+        assert [push.handle for push in heard.frames[-1].pushes] == [1]
+        told = len(heard.frames)
+        await asyncio.sleep(30)
+        assert len(heard.frames) == told, "one that does not wait hears nothing without need"
+        sending.cancel()
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
+@pytest.mark.pure  # stand-ins
+def test_a_consumer_that_does_not_read_its_signs_is_in_nobodys_way() -> None:
+    loop = SimLoop(1)
+    clock, pace = SimClock(loop), Pace(1)
+    pace.enter(100, 0.0)
+
+    class Deaf(Heard):
+        async def send(self, frame: bytes) -> None:
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        anything = cast(Any, Deaf())
+        given = allowances(clock, NodeStats(), GivenPaces(pace)).to_consume(PRINCIPAL)
+        stream = stream_of(clock, anything, lambda where: anything, gate=anything, allowance=given)
+        anything.high_watermark = END + 1
+        stream._open(pb.ConsumeOpen(handle=1, topic_id=bytes(16), offset=END, credit_bytes=99), "")
+        sending = asyncio.create_task(stream._send())
+        await asyncio.sleep(SIGN_MS * 0.9 / 1_000)
+        assert len(pace.line) == 1
+        await asyncio.sleep(SIGN_MS * 0.2 / 1_000)
+        assert not pace.line
         sending.cancel()
 
     try:

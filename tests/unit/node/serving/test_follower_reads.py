@@ -57,11 +57,12 @@ class Reader:
     def __init__(self, replica: Replica, loop: SimLoop) -> None:
         self.stats = NodeStats()
         self.gate = Allowing()
+        self.connection: Any = SimpleNamespace()
         anything = cast(Any, self.gate)
         clock = SimClock(loop)
         self.stream = ConsumeStream(
             environment(clock, SystemRng(), self.stats, disk=anything),
-            anything,
+            self.connection,
             PRINCIPAL,
             gate=anything,
             find=lambda where: replica,
@@ -215,7 +216,7 @@ def test_a_live_stream_looks_at_rights_again_before_it_sends_more() -> None:
         async def send(frame: bytes) -> None:
             sent.extend(pb.ConsumePushHead.FromString(bytes(unpack_frame(frame)[1])).pushes)
 
-        reader.stream._connection = SimpleNamespace(send=send)
+        reader.connection.send = send
         sending = asyncio.create_task(reader.stream._send())
         for _ in range(100):
             await asyncio.sleep(0)

@@ -123,13 +123,15 @@ def test_what_the_tenant_has_no_place_for_is_not_counted_for_the_principal() -> 
 def test_reads_of_a_bounded_principal_wait_without_a_place_in_the_tenants_line() -> None:
     desk = Desk(tenants=100_000, own=1_000)
     robot = desk.reads(GivenPaces(desk.pace, desk.own))
-    assert robot.wait_ms() == 0
+    assert robot.wait_ms(batches=True) == 0
     assert robot.begin(1_000) == 50, "as much as passes at the smaller rate"
     robot.end(2_000)
     assert (desk.own.let_in, desk.pace.let_in) == (2_000, 2_000), "both count what was read"
-    assert robot.wait_ms() == pytest.approx(250) and len(desk.own.line) == 1 and not desk.pace.line
+    assert (
+        robot.wait_ms(batches=True) == pytest.approx(250) and len(desk.own.line) == 1 and not desk.pace.line
+    )
     other = desk.reads(GivenPaces(desk.pace))
-    assert other.wait_ms() == 0
+    assert other.wait_ms(batches=True) == 0
     robot.leave()
     assert not desk.own.line
 

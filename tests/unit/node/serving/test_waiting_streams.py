@@ -167,9 +167,8 @@ class AtOnce:
         """Now."""
         return 0
 
-    async def within_limit(self) -> int:
-        """It is."""
-        return 0
+    def processor_pace(self) -> None:
+        """There is no limit."""
 
     async def charged(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await work()
