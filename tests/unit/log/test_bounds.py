@@ -16,7 +16,9 @@ def uncommitted(batches: int = 20, *, committed: int = 4) -> Miniature:
     for number in range(batches):
         batch = made_batch(2, 400, producer_id=9, epoch=0, sequence=2 * number)
         miniature.append(batch=batch, epoch=1 if number < committed else 2)
-        miniature.commit(raise_watermark=number < committed)
+        miniature.commit(raise_watermark=False)
+        if number < committed:
+            miniature.catch_up()
     return miniature
 
 

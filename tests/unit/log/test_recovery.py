@@ -293,6 +293,7 @@ def with_caches() -> tuple[SimDisk, Miniature]:
         batch = made_batch(2, 400, producer_id=number % 4, epoch=number, sequence=0)
         miniature.append(epoch=1 + number // 7, batch=batch)
         miniature.commit()
+    miniature.catch_up()
     miniature.close()
     assert isinstance(miniature.disk, SimDisk)
     miniature.disk.kill()

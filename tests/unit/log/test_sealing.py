@@ -108,6 +108,7 @@ def test_seals_made_after_a_restart_are_the_same(catch_up: int, monkeypatch: pyt
 
 def test_seals_made_after_a_truncation_are_those_of_a_log_that_was_never_cut() -> None:
     miniature = filled()
+    miniature.catch_up()
     end = miniature.log.high_watermark
     for number in range(10):
         miniature.append(batch=made_batch(2, 400, fill=200 + number))

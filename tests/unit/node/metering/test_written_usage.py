@@ -147,6 +147,7 @@ def lost_after(batches: int = 3, *, uncommitted: int = 0, storage: Miniature | N
     broker = storage or Miniature()
     replica = led(broker)
     broker.fill(batches)
+    broker.catch_up()
     if uncommitted:
         broker.append(batch=made_batch(uncommitted))
     replica.in_generation(2)
@@ -184,6 +185,7 @@ def test_it_was_made_before_anything_was_deleted() -> None:
     storage = Miniature()
     replica = lost_after(storage=storage)
     storage.fill(1, epoch=2)
+    storage.catch_up()
     storage.move_log_start(8)
     assert read_loss(replica) == (True, [])
 
