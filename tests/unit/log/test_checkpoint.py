@@ -73,6 +73,18 @@ def test_a_checkpoint_says_where_every_log_stands() -> None:
         assert found.replica_generation == 1
 
 
+def test_a_checkpoint_writes_totals_and_producers_once_all_that_they_count_is_committed() -> None:
+    """What is not committed may still be cut."""
+    miniature = started(partitions=1)
+    miniature.log._derived.keep_snapshot(even_if_small=True)
+    files = [f"{layout.partition_directory(where())}/{name}" for name in ("odometer", "producers")]
+    miniature.checkpoint()
+    assert not any(miniature.disk.exists(path) for path in files)
+    miniature.catch_up()
+    miniature.checkpoint()
+    assert all(miniature.disk.exists(path) for path in files)
+
+
 def test_after_a_checkpoint_nothing_is_replayed() -> None:
     miniature = started()
     content = miniature.content(1)

@@ -94,6 +94,16 @@ def test_a_topic_that_becomes_strict_flushes_before_it_journals() -> None:
     assert kinds(miniature) == ([PieceKind.APPEND], [])
 
 
+def test_a_replicated_topic_owes_a_sync_of_what_is_written_though_nothing_of_it_is_committed() -> None:
+    for settings, owes in ((RELAXED, True), (SMALL, False)):
+        miniature = started(settings)
+        assert not miniature.log.owes_a_sync
+        miniature.append()
+        assert miniature.log.owes_a_sync == owes
+        miniature.commit(raise_watermark=False)
+        assert not miniature.log.owes_a_sync
+
+
 def test_a_truncation_of_a_replicated_topic_is_journaled_behind_its_flush() -> None:
     miniature = started(RELAXED)
     miniature.fill(2)

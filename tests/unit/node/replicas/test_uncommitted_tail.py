@@ -1,5 +1,8 @@
 """A replica whose log goes on beyond what is committed: which end counts where."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from data_plane.contract import replication_pb2
@@ -7,6 +10,7 @@ from data_plane.node.control.declared_losses import DeclaredLosses
 from data_plane.node.control.placement_calls import _progress
 from data_plane.node.replicas.catch_up import CatchUp
 from data_plane.node.replicas.reading_rights import require_position, right_to_read
+from data_plane.node.replicas.retention import _release_files
 from data_plane.node.stats import NodeStats
 from penstock.contract import errors
 from tests.unit.log.miniature import TOPIC
@@ -53,6 +57,21 @@ def test_a_follower_lacks_what_is_written_whether_it_is_committed_or_not() -> No
     assert not catch_up.concerns(replica, leading, FOLLOWER, lacks)
     progress = _progress(replica, leading, FOLLOWER)
     assert (progress.offsets_left, progress.bytes_left) == (30, lacks)
+
+
+@pytest.mark.pure  # the log is a stand-in
+@pytest.mark.parametrize(("durable", "committed", "closed"), [(8, 4, True), (4, 4, False)])
+def test_files_are_closed_of_what_is_durable_though_it_is_not_committed(
+    durable: int, committed: int, closed: bool
+) -> None:
+    released: list[bool] = []
+    log = SimpleNamespace(
+        log_end_offset=8, durable_end_offset=durable, high_watermark=committed,
+        release_files=lambda: released.append(True),
+    )  # fmt: skip
+    replica: Any = SimpleNamespace(log=log, busy=False)
+    _release_files(replica)
+    assert bool(released) == closed
 
 
 def test_a_broker_tells_where_a_log_is_written_to_when_a_leader_is_looked_for() -> None:
