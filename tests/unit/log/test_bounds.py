@@ -35,6 +35,8 @@ def test_a_truncated_log_ends_at_the_cut_in_every_respect() -> None:
     assert log.high_watermark == 8, "nothing more is committed than before"
     with pytest.raises(OffsetOutOfRange, match="0 to 14 are stored"):
         miniature.read(15)
+    with pytest.raises(OffsetOutOfRange, match="0 to 14 are stored"):
+        log.read_stored(15, 40, 1)
     again = made_batch(2, 400, producer_id=9, epoch=0, sequence=12)
     assert log.check_sequence(with_header(again)[1]) == Duplicate(12, NOW_MS)
     assert log.check_sequence(with_header(made_batch(2, 400, producer_id=9, epoch=0, sequence=14))[1]) is None

@@ -80,6 +80,11 @@ def test_a_checkpoint_writes_totals_and_producers_once_all_that_they_count_is_co
     files = [f"{layout.partition_directory(where())}/{name}" for name in ("odometer", "producers")]
     miniature.checkpoint()
     assert not any(miniature.disk.exists(path) for path in files)
+    miniature.log.close(clean=True)
+    assert not any(miniature.disk.exists(path) for path in files)
+    assert isinstance(miniature.disk, SimDisk)
+    miniature = reopened(miniature.disk, clean=True)
+    miniature.log._derived.keep_snapshot(even_if_small=True)
     miniature.catch_up()
     miniature.checkpoint()
     assert all(miniature.disk.exists(path) for path in files)

@@ -83,6 +83,16 @@ def test_a_replicated_topic_skips_the_journal_and_syncs_its_files() -> None:
     assert kinds(miniature) == ([PieceKind.FLUSHED], [SyncFile, SyncFile])
 
 
+def test_what_a_replicated_topic_has_flushed_is_known_to_be_durable_though_it_is_not_committed() -> None:
+    miniature = started(RELAXED)
+    miniature.append()
+    miniature.commit(raise_watermark=False)
+    assert (miniature.log.durable_end_offset, miniature.log.high_watermark) == (1, 0)
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk, settings=RELAXED)
+    assert again.reports[0].durable_end_offset == 1
+
+
 def test_a_topic_that_becomes_strict_flushes_before_it_journals() -> None:
     miniature = started(RELAXED)
     miniature.append()

@@ -60,12 +60,12 @@ class Scrubbing:
 
     def __post_init__(self) -> None:
         self.clock, self.stats = SimClock(self.loop), NodeStats()
-        storage = Miniature()
-        self.replica: Replica = led_beyond_commit(storage, clock=self.clock)
+        self.storage = Miniature()
+        self.replica: Replica = led_beyond_commit(self.storage, clock=self.clock)
         replicas = ReplicaSet()
         replicas.add(self.replica)
         self.scrubber = Scrubber(
-            CONFIG, image(), storage.disk, self, self.clock, self.stats, NOTHING, replicas,
+            CONFIG, image(), self.storage.disk, self, self.clock, self.stats, NOTHING, replicas,
             begin_turn=lambda: Turn(self.clock, SimRng(1, Chances(1))),
         )  # fmt: skip
 
@@ -128,6 +128,22 @@ def test_a_segment_that_is_not_committed_is_not_read_back(scrubbing: Scrubbing) 
             scrubbing.scrubber._read_back(scrubbing.replica, segment, 1_000_000_000)
         )
         assert scrubbing.stats.scrubbed_segments == read
+
+
+def test_a_segment_that_is_cut_while_it_is_read_back_was_not_found_whole(scrubbing: Scrubbing) -> None:
+    segment = scrubbing.replica.log.scrub.closed(COMMITTED)[-1]
+
+    async def story() -> None:
+        reading = asyncio.create_task(scrubbing.scrubber._read_back(scrubbing.replica, segment, 1_000))
+        await asyncio.sleep(1)
+        assert not reading.done(), "it waits after what it has read"
+        scrubbing.storage.truncate(segment.base_offset, declared=True)
+        await reading
+
+    scrubbing.loop.run_until_complete(story())
+    assert scrubbing.stats.scrubbed_bytes > 0
+    assert scrubbing.stats.scrubbed_segments == 0
+    assert not scrubbing.replica.stopped and not scrubbing.replica.log.has_damage
 
 
 def test_what_is_not_committed_is_compared_with_no_other_replica(scrubbing: Scrubbing) -> None:

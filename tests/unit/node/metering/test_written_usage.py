@@ -8,6 +8,7 @@ import pytest
 
 from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
+from data_plane.metering.increments import DeliveredKey, DeliveredTally, ElapsedKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.metering.record_draft import ROWS_MAX, RecordDraft
 from data_plane.node.metering.usage_topic import QUEUED_MAX
@@ -16,7 +17,7 @@ from penstock.contract.errors import BrokerUnavailable, Throttled
 from penstock.contract.ids import TenantId
 from penstock.rules.service_levels import FETCH
 from tests.unit.log.batches import NOW_MS, made_batch
-from tests.unit.log.miniature import SMALL, Miniature
+from tests.unit.log.miniature import SMALL, TOPIC, Miniature
 from tests.unit.node.metering.usage import Usage, metering_of
 from tests.unit.node.replicas.test_follower_stream import led
 from tests.unit.node.storage import where
@@ -106,6 +107,23 @@ def test_readings_of_a_cut_fill_a_record_with_their_rows_by_minute() -> None:
     for reading in (reading for record in usage.records for reading in record.readings):
         assert (reading.end_offset, reading.cut_id, reading.cut_end_ms) == (6, "cut_1", 9)
         assert [(row.principal, row.messages) for row in reading.minute_rows] == [(5, 6)]
+
+
+@pytest.mark.parametrize(("rows", "left"), [(ROWS_MAX + 5, 3), (ROWS_MAX, 3), (ROWS_MAX - 2, 1), (0, 0)])
+def test_a_record_takes_the_increments_that_there_is_space_for(rows: int, left: int) -> None:
+    increments = Increments()
+    delivered = DeliveredTally("")
+    delivered.add(1, 10, True)
+    increments.delivered(DeliveredKey(TENANT, TOPIC, "orders", 0, "", 5, 7), delivered)
+    increments.elapsed(ElapsedKey(TENANT, b"", "", 5, 7), connection_ms=1)
+    requests = RequestTally(TENANT, FETCH)
+    requests.count(0)
+    increments.gather(requests, NOW_MS)
+    draft = RecordDraft()
+    draft.rows = rows
+    draft.take_increments(increments)
+    assert len(increments) == left
+    assert len(draft.record.delivered) + len(draft.record.elapsed) + len(draft.record.requests) == 3 - left
 
 
 @pytest.mark.parametrize("takes_records", [True, False])

@@ -410,6 +410,29 @@ def test_a_follower_gets_all_that_is_written_and_is_told_what_is_committed() -> 
     pushing.run(story)
 
 
+def test_a_follower_is_refused_when_another_leadership_begins_and_not_at_every_change_of_role() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        replica = pushing.replica
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        listeners = list(replica.on_role.values())
+        assert listeners
+        for listener in listeners:
+            listener(replica)
+        pushing.wire.held(1, 1)
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 1)], "it is led in the same epoch"
+        replica.rest()
+        refused = await pushing.wire.answer()
+        assert (refused.handle, refused.error) == (1, ErrorCode.NOT_LEADER)
+        for listener in listeners:
+            listener(replica)  # it is on the stream no more
+
+    pushing.run(story)
+
+
 # -- marks that ride on no push -------------------------------------------------------------------------------
 
 

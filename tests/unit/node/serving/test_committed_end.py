@@ -171,6 +171,15 @@ def test_a_group_commits_no_offset_beyond_what_is_committed(broker: Broker) -> N
         calls._check_offset(where(), groups_pb2.OffsetCommit(offset=COMMITTED + 1), None)
 
 
+def test_a_group_commits_no_offset_of_a_partition_that_the_topic_has_not(broker: Broker) -> None:
+    calls = GroupCalls(NOTHING, NOTHING, NOTHING, broker.gate, broker.find, NOTHING, broker.turn)
+    topic = broker.replica.topic
+    assert topic.partitions == 1
+    calls._check_offset(where(0), groups_pb2.OffsetCommit(offset=0), topic)
+    with pytest.raises(errors.NotFound):
+        calls._check_offset(where(1), groups_pb2.OffsetCommit(offset=0), topic)
+
+
 def test_the_share_of_a_key_is_counted_over_all_that_is_written(broker: Broker) -> None:
     ends: list[int] = []
 
