@@ -1,12 +1,14 @@
 """What clients are told and given ends where what is committed ends, though more is written (RL20)."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
 
 from data_plane.authz.access import Principal
+from data_plane.metadata.model import TopicRecord
 from data_plane.node.groups.group_calls import GroupCalls
 from data_plane.node.integrity.proof_reads import ProofReads
 from data_plane.node.ports import Caller
@@ -27,6 +29,7 @@ from penstock.contract.ids import PrincipalNumber, TenantId, TopicPartition
 from penstock.contract.v1 import groups_pb2, log_pb2, proof_pb2
 from penstock.records.stamp import STAMP_BYTES
 from tests.unit.log.miniature import TOPIC, where
+from tests.unit.node.replicas.test_follower_stream import held_by_other
 from tests.unit.node.replicas.uncommitted import COMMITTED, WRITTEN, led_beyond_commit
 from tests.unit.node.serving.test_follower_reads import Allowing, Reader
 from tests.unit.node.storage import CONFIG
@@ -204,9 +207,54 @@ def test_a_reader_of_the_leader_gets_what_is_committed_and_is_told_so(broker: Br
         marks: list[int] = []
         while pushes := await reader.pushes():
             marks += [push.high_watermark for push in pushes]
+            if reader.stream._opened[1].offset == COMMITTED:
+                assert not reader.stream._ready, "there is nothing to look at until more is committed"
         assert set(marks) == {COMMITTED}
         assert reader.stream._opened[1].offset == COMMITTED
         reader.open(COMMITTED + 2, from_follower=False, epoch=1)
         assert not any(push.size or push.error for push in await reader.pushes()), "it is waited for"
+
+    broker.run(story())
+
+
+def test_a_reader_gets_all_that_is_committed_in_frames_that_hold_a_part_of_it(broker: Broker) -> None:
+    reader = Reader(broker.replica, broker.loop)
+    reader.stream._config = replace(CONFIG, push_bytes_max=2_500)
+
+    async def story() -> None:
+        reader.open(0, from_follower=False, epoch=1)
+        sizes: list[int] = []
+        while pushes := await reader.pushes():
+            sizes += [push.size for push in pushes]
+        assert len(sizes) > 3 and max(sizes) <= 2_500
+        assert reader.stream._opened[1].offset == COMMITTED
+
+    broker.run(story())
+
+
+def test_a_reader_of_a_slowed_topic_waits_for_its_turn_only_while_there_is_something_to_read(
+    broker: Broker,
+) -> None:
+    asked: list[int] = []
+
+    def readable(handle: int, topic: TopicRecord, bytes_max: int) -> int:
+        asked.append(handle)
+        return bytes_max
+
+    reader = Reader(broker.replica, broker.loop)
+    budgets: Any = SimpleNamespace(slows_topics=True, any=False)
+    topic_reads: Any = SimpleNamespace(
+        readable=readable, read=lambda name, size: None, take_throttled_ms=lambda: 0, left=lambda handle: None
+    )
+    reader.stream._budgets, reader.stream._topic_reads = budgets, topic_reads
+
+    async def story() -> None:
+        reader.open(COMMITTED, from_follower=False, epoch=1)
+        await reader.pushes()
+        assert asked == [], "what is written and not committed is not read"
+        held_by_other(broker.replica, WRITTEN)
+        reader.stream._ready[1] = None
+        await reader.pushes()
+        assert asked == [1]
 
     broker.run(story())
