@@ -70,6 +70,9 @@ class Coordinating:
     def join(self, member: str) -> "asyncio.Task[HeartbeatAnswer]":
         return asyncio.create_task(self.partition.carry_out(self.joining(member)))
 
+    def refuse(self, core: Coordinator, now_ms: float) -> Decision[HeartbeatAnswer]:
+        raise errors.InvalidRequest("no")
+
     def joining(self, member: str) -> Callable[[Coordinator, float], Decision[HeartbeatAnswer]]:
         def decide(core: Coordinator, now_ms: float) -> Decision[HeartbeatAnswer]:
             beat = Heartbeat(
@@ -106,10 +109,6 @@ async def some_turns() -> None:
 
 def members(partition: GroupPartition) -> list[str]:
     return sorted(member.member_id for member in partition.core.group(TENANT, "readers").members)
-
-
-def refuse(core: Coordinator, now_ms: float) -> Decision[str]:
-    raise errors.InvalidRequest("no")
 
 
 def test_each_answer_waits_for_its_own_records_and_for_those_before_it() -> None:
@@ -241,10 +240,10 @@ def test_a_refusal_applies_nothing_unless_a_part_before_it_was_appended() -> Non
     async def story() -> None:
         partition = coordinating.partition
         with pytest.raises(errors.InvalidRequest):
-            await partition.carry_out_in_turns([refuse, refuse])
+            await partition.carry_out(coordinating.refuse)
         assert coordinating.written == 0
         with pytest.raises(errors.OutcomeUnknown, match="applied in part: no"):
-            await partition.carry_out_in_turns([coordinating.joining("a"), refuse])
+            await partition.carry_out_in_turns([coordinating.joining("a"), coordinating.refuse])
         assert members(partition) == ["a"]
 
     coordinating.play(story)
