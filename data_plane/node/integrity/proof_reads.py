@@ -119,7 +119,6 @@ class ProofReads:
                 f"{replica.name}: offset {wanted.offset}, {log.log_start_offset} to {log.high_watermark}"
                 " can be read"
             )
-        end_offset = min(wanted.end_offset, log.high_watermark) if wanted.end_offset else log.high_watermark
         bytes_max = min(wanted.bytes_max or READ_BYTES_MAX, READ_BYTES_MAX)
         try:
             found = log.read(wanted.offset, log.high_watermark, bytes_max)
@@ -131,7 +130,7 @@ class ProofReads:
         begins: list[int] = []
         size = 0
         for base_offset, batch_size in _PLACES.iter_unpack(found.stamps):
-            if base_offset >= end_offset:
+            if wanted.end_offset and base_offset >= wanted.end_offset:
                 break
             begins.append(size)
             size += batch_size

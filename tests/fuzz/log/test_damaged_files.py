@@ -39,6 +39,7 @@ def left_behind(*, clean: bool) -> tuple[Medium, tuple[bytes, bytes]]:
             batch=made_batch(2, 20, fill=number, producer_id=9, epoch=0, sequence=2 * number),
         )
         miniature.commit()
+        miniature.catch_up()
     content = miniature.content()
     scrub = miniature.log.scrub
     for segment in scrub.closed(miniature.log.high_watermark):

@@ -35,9 +35,9 @@ def written() -> Miniature:
         )  # fmt: skip
         miniature.append(epoch=3 + number // 8, principal=700 + number % 3, batch=batch)
         miniature.commit()
+        miniature.catch_up()
         if number == 8:
             miniature.log._derived.keep_snapshot(even_if_small=True)
-            miniature.log.set_high_watermark(miniature.log.log_end_offset)
             miniature.checkpoint()
     miniature.append(epoch=4)
     miniature.commit(raise_watermark=False)
@@ -47,6 +47,7 @@ def written() -> Miniature:
     miniature.append(1, epoch=6)
     miniature.append(0, epoch=5)
     miniature.commit()
+    miniature.catch_up()
     return miniature
 
 

@@ -280,12 +280,23 @@ class Cluster:
         if watermark < self.committed and self.committed > START:
             raise Violation(f"the watermark went back from {self.committed} to {watermark}")
         self.committed = max(self.committed, watermark)
+        self._check_kept()
         for broker in self.record.in_sync + self.record.eligible:
             held = self.log.durable_end_offset if broker == ME else self.replicas[broker].durable
             if held < self.committed:
                 raise Violation(
                     f"broker {broker} may be elected with {held} durable, {self.committed} is committed"
                 )
+
+    def _check_kept(self) -> None:
+        """What the leader keeps is what follows from the ends and starts as they are."""
+        leader = self.leader
+        ends = [leader.counted_end_of(broker) for broker in leader.maximal]
+        due = leader.high_watermark
+        if leader.enough_in_sync:
+            due = max(due, min(ends))
+        if leader.high_watermark != due:
+            raise Violation(f"the watermark stays at {leader.high_watermark}, all in sync hold {due}")
 
     def _reached(self, what: str) -> None:
         self.steps_reached[what] = self.steps_reached.get(what, 0) + 1

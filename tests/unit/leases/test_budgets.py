@@ -65,6 +65,18 @@ def test_no_random_history_gives_more_than_the_amount_and_what_brokers_may_use_u
     assert record is not None and record.granted + cluster.floors + restarts * each >= cluster.used
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_with_nothing_lost_the_record_tells_what_was_used_whenever_all_have_said_it(seed: int) -> None:
+    cluster = Cluster(messages(20_000), 3, seed)
+    for _ in range(12):
+        for _ in range(cluster.rng.randrange(8)):
+            cluster.produce(BrokerId(cluster.rng.randrange(1, 4)), cluster.rng.randrange(300))
+            cluster.step(cluster.rng.choice([50, 250, 1_000]))
+        cluster.idle(2 * IDLE_MS)
+        assert cluster.record is None or cluster.record.used == cluster.used, f"seed {seed}"
+    assert cluster.used > 1_000
+
+
 def test_a_restarted_cluster_does_not_give_the_budget_again() -> None:
     cluster = Cluster(messages(10_000), 3, seed=3)
     run_dry(cluster, per_step=500)

@@ -1,4 +1,8 @@
-"""A broker in miniature: logs, journal and checkpoints over one disk, driven synchronously."""
+"""A broker in miniature: logs, journal and checkpoints over one disk, driven synchronously.
+
+Its followers are one batch behind: the last batch of a log is durable and not committed, until they catch up. So the
+committed end and the written end differ, and a test sees where one is taken for the other.
+"""
 
 from collections.abc import Iterable
 
@@ -38,6 +42,8 @@ class Miniature:
         self.settings = settings
         self.tail = TailBudget(tail_bytes)
         self.acknowledged: dict[int, int] = {}
+        self._last_bases: dict[int, int] = {}
+        """Where the batch that was appended last begins, by partition."""
         self.logs: dict[int, PartitionLog] = {}
         self.reports: dict[int, RecoveryReport] = {}
         self.now_ms = NOW_MS
@@ -83,18 +89,20 @@ class Miniature:
     ) -> Stamp:
         """One batch, not yet durable."""
         data, header = with_header(made_batch() if batch is None else batch)
-        return self.logs[partition].append_as_leader(
+        stamp = self.logs[partition].append_as_leader(
             data, header, leader_epoch=epoch, now_ms=self.now_ms, floor_ms=0, principal=principal
         )
+        self._last_bases[partition] = stamp.base_offset
+        return stamp
 
     def fill(self, batches: int, partition: int = 0, *, epoch: int = 1, body_bytes: int = 200) -> None:
-        """Append, commit and raise the high watermark, batch by batch."""
+        """Append and commit, batch by batch."""
         for number in range(batches):
             self.append(partition, epoch=epoch, batch=made_batch(2, body_bytes, fill=number % 256))
             self.commit()
 
     def commit(self, *, raise_watermark: bool = True) -> None:
-        """One round of the committer over all logs."""
+        """One round of the committer over all logs. All but the last batch of each is committed then."""
         taken = [
             (number, unsynced)
             for number, log in self.logs.items()
@@ -105,7 +113,12 @@ class Miniature:
             durable = self.logs[number].mark_durable(unsynced)
             self.acknowledged[number] = durable
             if raise_watermark:
-                self.logs[number].set_high_watermark(durable)
+                self.logs[number].set_high_watermark(min(durable, self._last_bases.get(number, durable)))
+
+    def catch_up(self) -> None:
+        """The followers have every batch that is durable here, so all of them are committed."""
+        for log in self.logs.values():
+            log.set_high_watermark(log.durable_end_offset)
 
     def sync(self, steps: list[SyncStep]) -> None:
         self.disk.sync_now(steps)

@@ -16,7 +16,9 @@ def uncommitted(batches: int = 20, *, committed: int = 4) -> Miniature:
     for number in range(batches):
         batch = made_batch(2, 400, producer_id=9, epoch=0, sequence=2 * number)
         miniature.append(batch=batch, epoch=1 if number < committed else 2)
-        miniature.commit(raise_watermark=number < committed)
+        miniature.commit(raise_watermark=False)
+        if number < committed:
+            miniature.catch_up()
     return miniature
 
 
@@ -30,8 +32,11 @@ def test_a_truncated_log_ends_at_the_cut_in_every_respect() -> None:
     assert log.odometer is not None and log.odometer.end_offset == 14
     stamps, batches = miniature.content()
     assert before[0].startswith(stamps) and before[1].startswith(batches)
-    with pytest.raises(OffsetOutOfRange):
+    assert log.high_watermark == 8, "nothing more is committed than before"
+    with pytest.raises(OffsetOutOfRange, match="0 to 14 are stored"):
         miniature.read(15)
+    with pytest.raises(OffsetOutOfRange, match="0 to 14 are stored"):
+        log.read_stored(15, 40, 1)
     again = made_batch(2, 400, producer_id=9, epoch=0, sequence=12)
     assert log.check_sequence(with_header(again)[1]) == Duplicate(12, NOW_MS)
     assert log.check_sequence(with_header(made_batch(2, 400, producer_id=9, epoch=0, sequence=14))[1]) is None

@@ -69,8 +69,25 @@ def test_a_checkpoint_says_where_every_log_stands() -> None:
     assert read.first_sequence == miniature.journal.next_sequence
     for number in (0, 1):
         found = read.entries[where(number)]
-        assert (found.recovery_point, found.high_watermark, found.log_start_offset) == (20, 20, 0)
+        assert (found.recovery_point, found.high_watermark, found.log_start_offset) == (20, 18, 0)
         assert found.replica_generation == 1
+
+
+def test_a_checkpoint_writes_totals_and_producers_once_all_that_they_count_is_committed() -> None:
+    """What is not committed may still be cut."""
+    miniature = started(partitions=1)
+    miniature.log._derived.keep_snapshot(even_if_small=True)
+    files = [f"{layout.partition_directory(where())}/{name}" for name in ("odometer", "producers")]
+    miniature.checkpoint()
+    assert not any(miniature.disk.exists(path) for path in files)
+    miniature.log.close(clean=True)
+    assert not any(miniature.disk.exists(path) for path in files)
+    assert isinstance(miniature.disk, SimDisk)
+    miniature = reopened(miniature.disk, clean=True)
+    miniature.log._derived.keep_snapshot(even_if_small=True)
+    miniature.catch_up()
+    miniature.checkpoint()
+    assert all(miniature.disk.exists(path) for path in files)
 
 
 def test_after_a_checkpoint_nothing_is_replayed() -> None:
@@ -126,6 +143,7 @@ def test_work_between_any_two_stages_is_not_lost(stage: int) -> None:
             miniature.truncate(22, 0)
             miniature.append(0, epoch=2)
             miniature.commit()
+            miniature.catch_up()
             miniature.move_log_start(20, 1)
     contents = [miniature.content(number) for number in (0, 1)]
     assert isinstance(miniature.disk, SimDisk)

@@ -182,14 +182,14 @@ def test_a_truncation_happens_wholly_or_not_at_all(settings: TopicSettings, roll
     miniature, witness = started(settings)
     disk = miniature.disk
     assert isinstance(disk, SimDisk)
-    high_watermark = miniature.log.high_watermark
-    committed = witness.acknowledged
+    end = miniature.log.log_end_offset
+    acknowledged = witness.acknowledged
 
     def operate() -> None:
         write(miniature, witness, 6 if rolled else 2, epoch=1)
         commit(miniature, witness, raise_watermark=False)
-        witness.acknowledged = committed
-        miniature.truncate(high_watermark)
+        witness.acknowledged = acknowledged
+        miniature.truncate(end)
         witness.wrote(miniature)
         write(miniature, witness, 2, epoch=2)
         commit(miniature, witness)
@@ -203,13 +203,13 @@ def test_a_checkpoint_in_the_middle_of_a_truncation_does_not_undo_it() -> None:
     miniature, witness = started()
     disk = miniature.disk
     assert isinstance(disk, SimDisk)
-    cut = miniature.log.high_watermark
-    committed = witness.acknowledged
+    cut = miniature.log.log_end_offset
+    acknowledged = witness.acknowledged
 
     def operate() -> None:
         write(miniature, witness, 2, epoch=1)
         commit(miniature, witness, raise_watermark=False)
-        witness.acknowledged = committed
+        witness.acknowledged = acknowledged
         miniature.log.request_truncation(cut)
         miniature.commit(raise_watermark=False)
         miniature.checkpoint()
@@ -476,7 +476,7 @@ def test_a_segment_whose_seal_is_not_due_yet_waits_for_it_though_its_records_wer
     assert isinstance(disk, SimDisk)
     miniature.append(batch=made_batch(2, 2_000))
     assert miniature.log.segment_count == 2
-    miniature.commit(raise_watermark=False)
+    miniature.commit()
     boundary = miniature.log._segments.all[1].base_offset
     assert miniature.log.high_watermark == boundary
 
@@ -515,6 +515,7 @@ def test_seals_after_a_cut_are_those_that_were_made_before_or_are_made_again() -
 
     for number in range(12):
         grow(whole, number)
+    whole.catch_up()
     wanted = whole.log.usage.seals_above(0)
 
     def check(left: SimDisk, at: str) -> None:
@@ -532,6 +533,7 @@ def test_seals_after_a_cut_are_those_that_were_made_before_or_are_made_again() -
             told[0] = len(miniature.log.usage.seals_above(0))
 
     assert explore_crashes(disk, operate, check, states_per_point_max=12).points > 1
+    miniature.catch_up()
     assert miniature.log.usage.seals_above(0) == wanted and len(wanted) >= 3
 
 

@@ -27,7 +27,9 @@ def twenty_batches(*, committed: int = 4) -> Miniature:
     for number in range(20):
         miniature.now_ms = NOW_MS + number
         miniature.append(batch=made_batch(2, 900, fill=number))
-        miniature.commit(raise_watermark=number < committed)
+        miniature.commit(raise_watermark=False)
+        if number < committed:
+            miniature.catch_up()
     assert [segment.base_offset for segment in miniature.log._segments.all] == list(range(0, 40, _SEGMENT))
     return miniature
 

@@ -83,6 +83,16 @@ def test_a_replicated_topic_skips_the_journal_and_syncs_its_files() -> None:
     assert kinds(miniature) == ([PieceKind.FLUSHED], [SyncFile, SyncFile])
 
 
+def test_what_a_replicated_topic_has_flushed_is_known_to_be_durable_though_it_is_not_committed() -> None:
+    miniature = started(RELAXED)
+    miniature.append()
+    miniature.commit(raise_watermark=False)
+    assert (miniature.log.durable_end_offset, miniature.log.high_watermark) == (1, 0)
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk, settings=RELAXED)
+    assert again.reports[0].durable_end_offset == 1
+
+
 def test_a_topic_that_becomes_strict_flushes_before_it_journals() -> None:
     miniature = started(RELAXED)
     miniature.append()
@@ -92,6 +102,16 @@ def test_a_topic_that_becomes_strict_flushes_before_it_journals() -> None:
     assert pieces == [PieceKind.FLUSHED] and first != []
     miniature.append()
     assert kinds(miniature) == ([PieceKind.APPEND], [])
+
+
+def test_a_replicated_topic_owes_a_sync_of_what_is_written_though_nothing_of_it_is_committed() -> None:
+    for settings, owes in ((RELAXED, True), (SMALL, False)):
+        miniature = started(settings)
+        assert not miniature.log.owes_a_sync
+        miniature.append()
+        assert miniature.log.owes_a_sync == owes
+        miniature.commit(raise_watermark=False)
+        assert not miniature.log.owes_a_sync
 
 
 def test_a_truncation_of_a_replicated_topic_is_journaled_behind_its_flush() -> None:
@@ -116,11 +136,11 @@ def test_the_watermark_comes_back_after_a_crash_with_the_last_record() -> None:
     miniature.fill(3)
     assert isinstance(miniature.disk, SimDisk)
     again = reopened(miniature.disk)
-    assert again.log.high_watermark == 4
-    again.log.set_high_watermark(6)
+    assert again.log.high_watermark == 2
+    again.log.set_high_watermark(4)
     again.checkpoint()
     assert isinstance(again.disk, SimDisk)
-    assert reopened(again.disk).log.high_watermark == 6
+    assert reopened(again.disk).log.high_watermark == 4
 
 
 def test_the_watermark_never_goes_back_and_never_passes_the_end() -> None:

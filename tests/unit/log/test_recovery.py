@@ -238,6 +238,8 @@ def test_a_lost_end_refuses_leader_and_follower_until_it_is_cut() -> None:
     found = missing_segment(-1)
     log = found.log
     assert log.log_end_offset < 80
+    assert log.high_watermark == log.log_end_offset, "what is gone is not served as committed"
+    assert [(one.first_offset, one.end_offset) for one in log.damage] == [(log.log_end_offset, 80)]
     with pytest.raises(CorruptLog, match="an operator's repair required"):
         found.append(epoch=2)
     with pytest.raises(ReplicaRejected, match="a truncation required"):
@@ -283,6 +285,74 @@ def test_segments_with_damage_are_set_aside_when_the_log_starts_over() -> None:
     assert again.reports[0].damage == () and again.log.log_end_offset == 100
 
 
+# -- what is written and not committed -----------------------------------------------------------------------
+
+
+def with_tail() -> Miniature:
+    """Committed to 8; written, durable and in a checkpoint to 12, in the journal to 16."""
+    miniature = Miniature(tail_bytes=0)
+    miniature.create()
+    for number in range(8):
+        miniature.append(batch=made_batch(2, 400, fill=number))
+        miniature.commit(raise_watermark=False)
+        miniature.log.set_high_watermark(8)
+        if number == 5:
+            miniature.checkpoint()
+    return miniature
+
+
+def killed(miniature: Miniature) -> Miniature:
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk, tail_bytes=0)
+    assert again.reports[0].damage == ()
+    return again
+
+
+def test_what_was_written_is_found_and_not_taken_for_committed() -> None:
+    again = killed(with_tail())
+    assert (again.log.high_watermark, again.log.log_end_offset) == (8, 16)
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["cut", "about to be cut"])
+def test_a_cut_of_what_is_not_committed_commits_nothing_and_keeps_nothing_aside(done: bool) -> None:
+    miniature = with_tail()
+    if done:
+        miniature.truncate(10)
+    else:
+        miniature.log.request_truncation(10)
+        miniature.commit(raise_watermark=False)
+    again = killed(miniature)
+    assert (again.log.high_watermark, again.log.log_end_offset) == (8, 10)
+    assert not any(name.endswith(".damaged") for name in again.disk.list(DIRECTORY))
+
+
+def test_to_start_over_above_what_is_committed_keeps_nothing_aside() -> None:
+    miniature = with_tail()
+    miniature.log.request_start_over(10)
+    miniature.commit(raise_watermark=False)
+    again = killed(miniature)
+    assert (again.log.log_start_offset, again.log.high_watermark, again.log.log_end_offset) == (10, 10, 10)
+    assert not any(name.endswith(".damaged") for name in again.disk.list(DIRECTORY))
+
+
+@pytest.mark.parametrize("starts_over", [True, False])
+def test_what_is_given_up_of_what_was_committed_is_kept_aside_also_when_it_is_done_after_a_kill(
+    starts_over: bool,
+) -> None:
+    miniature = Miniature(tail_bytes=0)
+    miniature.create()
+    miniature.fill(20, body_bytes=400)
+    assert miniature.log.segment_count > 2
+    if starts_over:
+        miniature.log.request_start_over(4)
+    else:
+        miniature.log.request_truncation(4, declared=True)
+    miniature.commit(raise_watermark=False)
+    again = killed(miniature)
+    assert (again.log.high_watermark, again.log.log_end_offset) == (4, 4)
+    assert any(name.endswith(".damaged") for name in again.disk.list(DIRECTORY))
+
+
 CACHES = ["epochs", "producers", "odometer", f"{LAST}.index"]
 
 
@@ -293,6 +363,7 @@ def with_caches() -> tuple[SimDisk, Miniature]:
         batch = made_batch(2, 400, producer_id=number % 4, epoch=number, sequence=0)
         miniature.append(epoch=1 + number // 7, batch=batch)
         miniature.commit()
+    miniature.catch_up()
     miniature.close()
     assert isinstance(miniature.disk, SimDisk)
     miniature.disk.kill()

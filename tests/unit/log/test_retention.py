@@ -42,6 +42,20 @@ def test_an_old_segment_behind_a_young_one_stays() -> None:
     assert retention_end(closed(NOW_MS, NOW_MS - DAY_MS), 2_000, rule, NOW_MS) is None
 
 
+def test_retention_goes_no_further_than_what_is_committed_where_totals_are_not_known() -> None:
+    """Elsewhere seals, which are made of what is committed, hold it up."""
+    miniature = Miniature(settings=settings(retention_bytes=1))
+    miniature.create()
+    miniature.start_over(100)
+    assert miniature.log.odometer is None
+    for _ in range(30):
+        miniature.append(batch=made_batch(2, 400))
+        miniature.commit(raise_watermark=False)
+    first, second, *_ = (segment.end_offset for segment in miniature.log._segments.all)
+    miniature.log.set_high_watermark(second - 2)
+    assert miniature.log.retention_end(miniature.now_ms, 0.0) == first
+
+
 def test_unlimited_retention_keeps_everything() -> None:
     rule = settings(retention_ms=-1)
     assert retention_end(closed(1, 1), 1 << 40, rule, NOW_MS) is None

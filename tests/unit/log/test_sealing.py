@@ -47,6 +47,20 @@ def filled(batches: int = 30) -> Miniature:
     return miniature
 
 
+def test_a_moved_log_start_makes_no_seal_of_what_is_not_committed() -> None:
+    miniature = Miniature()
+    miniature.create()
+    for number in range(30):
+        miniature.append(batch=made_batch(2, 400, fill=number))
+        miniature.commit(raise_watermark=False)
+    committed = miniature.log._segments.all[1].base_offset
+    miniature.log.set_high_watermark(committed)
+    miniature.log.request_log_start(committed)
+    assert seals(miniature) == [], "the first batch of the next segment is not committed"
+    miniature.log.set_high_watermark(committed + 2)
+    assert [seal.end_offset for seal in seals(miniature)] == [committed]
+
+
 def test_a_seal_is_made_when_the_next_segments_first_batch_is_committed() -> None:
     miniature = Miniature()
     miniature.create()
@@ -108,6 +122,7 @@ def test_seals_made_after_a_restart_are_the_same(catch_up: int, monkeypatch: pyt
 
 def test_seals_made_after_a_truncation_are_those_of_a_log_that_was_never_cut() -> None:
     miniature = filled()
+    miniature.catch_up()
     end = miniature.log.high_watermark
     for number in range(10):
         miniature.append(batch=made_batch(2, 400, fill=200 + number))

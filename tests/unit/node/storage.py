@@ -115,15 +115,18 @@ class Storage:
         return log
 
     def append(self, number: int, batches: int = 1, body_bytes: int = 400) -> None:
-        """Durable and committed."""
+        """Durable; all but the last batch committed, so that the committed end is not the written one."""
         log = self.logs[where(number)]
         for _ in range(batches):
             batch, header = with_header(made_batch(2, body_bytes))
-            log.append_as_leader(batch, header, leader_epoch=1, now_ms=NOW_MS, floor_ms=0, principal=5)
+            stamp = log.append_as_leader(
+                batch, header, leader_epoch=1, now_ms=NOW_MS, floor_ms=0, principal=5
+            )
             unsynced = log.take_unsynced()
             assert unsynced is not None
             self.disk.sync_now(self.booted.journal.append_steps([unsynced]))
-            log.set_high_watermark(log.mark_durable(unsynced))
+            log.mark_durable(unsynced)
+            log.set_high_watermark(stamp.base_offset)
 
     def checkpoint(self) -> None:
         for steps in take_checkpoint(self.disk, self.booted.journal, list(self.logs.values())):

@@ -8,6 +8,7 @@ import pytest
 
 from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
+from data_plane.metering.increments import DeliveredKey, DeliveredTally, ElapsedKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.metering.record_draft import ROWS_MAX, RecordDraft
 from data_plane.node.metering.usage_topic import QUEUED_MAX
@@ -16,7 +17,7 @@ from penstock.contract.errors import BrokerUnavailable, Throttled
 from penstock.contract.ids import TenantId
 from penstock.rules.service_levels import FETCH
 from tests.unit.log.batches import NOW_MS, made_batch
-from tests.unit.log.miniature import SMALL, Miniature
+from tests.unit.log.miniature import SMALL, TOPIC, Miniature
 from tests.unit.node.metering.usage import Usage, metering_of
 from tests.unit.node.replicas.test_follower_stream import led
 from tests.unit.node.storage import where
@@ -108,6 +109,23 @@ def test_readings_of_a_cut_fill_a_record_with_their_rows_by_minute() -> None:
         assert [(row.principal, row.messages) for row in reading.minute_rows] == [(5, 6)]
 
 
+@pytest.mark.parametrize(("rows", "left"), [(ROWS_MAX + 5, 3), (ROWS_MAX, 3), (ROWS_MAX - 2, 1), (0, 0)])
+def test_a_record_takes_the_increments_that_there_is_space_for(rows: int, left: int) -> None:
+    increments = Increments()
+    delivered = DeliveredTally("")
+    delivered.add(1, 10, True)
+    increments.delivered(DeliveredKey(TENANT, TOPIC, "orders", 0, "", 5, 7), delivered)
+    increments.elapsed(ElapsedKey(TENANT, b"", "", 5, 7), connection_ms=1)
+    requests = RequestTally(TENANT, FETCH)
+    requests.count(0)
+    increments.gather(requests, NOW_MS)
+    draft = RecordDraft()
+    draft.rows = rows
+    draft.take_increments(increments)
+    assert len(increments) == left
+    assert len(draft.record.delivered) + len(draft.record.elapsed) + len(draft.record.requests) == 3 - left
+
+
 @pytest.mark.parametrize("takes_records", [True, False])
 def test_a_clean_stop_writes_the_end_of_the_boot_once_and_nothing_after_it(takes_records: bool) -> None:
     with Usage(Still(), takes_records=takes_records) as usage:
@@ -147,6 +165,7 @@ def lost_after(batches: int = 3, *, uncommitted: int = 0, storage: Miniature | N
     broker = storage or Miniature()
     replica = led(broker)
     broker.fill(batches)
+    broker.catch_up()
     if uncommitted:
         broker.append(batch=made_batch(uncommitted))
     replica.in_generation(2)
@@ -184,6 +203,7 @@ def test_it_was_made_before_anything_was_deleted() -> None:
     storage = Miniature()
     replica = lost_after(storage=storage)
     storage.fill(1, epoch=2)
+    storage.catch_up()
     storage.move_log_start(8)
     assert read_loss(replica) == (True, [])
 

@@ -125,14 +125,18 @@ class Wire:
         )
         self.frames.put_nowait(pack_frame(FrameKind.REPLICA_HELD, head.SerializeToString()))
 
-    async def pushed(self) -> list[tuple[int, int]]:
-        """Of the next frame of pushes with batches: (handle, base offset) of each; what came before is skipped."""
+    async def pushes(self) -> list[pb.ReplicaPush]:
+        """Those with batches of the next frame that has some; what came before is skipped."""
         while True:
             kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), PATIENCE_S))
             if kind is FrameKind.REPLICA_PUSH:
-                pushes = pb.ReplicaPushHead.FromString(bytes(head)).pushes
-                if any(push.stamps for push in pushes):
-                    return [(push.handle, push.base_offset) for push in pushes if push.stamps]
+                pushes = [push for push in pb.ReplicaPushHead.FromString(bytes(head)).pushes if push.stamps]
+                if pushes:
+                    return pushes
+
+    async def pushed(self) -> list[tuple[int, int]]:
+        """(handle, base offset) of each of `pushes`."""
+        return [(push.handle, push.base_offset) for push in await self.pushes()]
 
     async def marks(self) -> pb.ReplicaPush:
         """Of the next frame of pushes without batches: its only one."""
@@ -375,6 +379,56 @@ def test_behind_large_pushes_nothing_waits() -> None:
         for offset in range(3):
             pushing.produce()
             assert await pushing.wire.pushed() == [(1, offset)]
+
+    pushing.run(story)
+
+
+def test_a_follower_gets_all_that_is_written_and_is_told_what_is_committed() -> None:
+    pushing = Pushing(beat_ms=60_000)
+    batches = 1_500  # more than one push holds
+
+    async def story() -> None:
+        wire, replica = pushing.wire, pushing.replica
+        pushing.produce()
+        assert await wire.pushed() == [(1, 0)]
+        pushing.broker.commit(raise_watermark=False)
+        replica.became_durable()
+        held_by_other(replica, 1)
+        for _ in range(batches):
+            pushing.produce()
+        wire.held(1, 1)
+        assert replica.log.high_watermark == 1
+        ends: list[int] = []
+        for push in await wire.pushes():
+            ends.append(push.base_offset + push.stamps)
+            assert push.high_watermark == 1
+        await asyncio.sleep(HOLD_OFF_MS / 1_000)
+        while not wire.sent.empty():
+            ends += [push.base_offset + push.stamps for push in await wire.pushes()]
+        assert len(ends) == 2 and ends[-1] == replica.log.log_end_offset == batches + 1
+
+    pushing.run(story)
+
+
+def test_a_follower_is_refused_when_another_leadership_begins_and_not_at_every_change_of_role() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        replica = pushing.replica
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        listeners = list(replica.on_role.values())
+        assert listeners
+        for listener in listeners:
+            listener(replica)
+        pushing.wire.held(1, 1)
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 1)], "it is led in the same epoch"
+        replica.rest()
+        refused = await pushing.wire.answer()
+        assert (refused.handle, refused.error) == (1, ErrorCode.NOT_LEADER)
+        for listener in listeners:
+            listener(replica)  # it is on the stream no more
 
     pushing.run(story)
 
