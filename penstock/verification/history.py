@@ -453,7 +453,12 @@ def notes_since_previous(chain: BillingChain, position: ChainPosition) -> list[C
 
 def credits_of(chain: BillingChain, invoice: InvoiceDocument) -> list[CreditNoteDocument]:
     """Every credit note of the invoice, in the order of the chain."""
-    return [note for _, note in sorted(chain.credit_notes.items()) if note.invoice.id == invoice.id]
+    return [note for note in all_credits(chain) if note.invoice.id == invoice.id]
+
+
+def all_credits(chain: BillingChain) -> list[CreditNoteDocument]:
+    """Every credit note of the tenant, in the order of the chain."""
+    return [note for _, note in sorted(chain.credit_notes.items())]
 
 
 def check_lost_before(

@@ -12,7 +12,14 @@ from penstock.receipts import Receipts
 from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 from penstock.rules.names import AUDIT_TOPIC
-from penstock.verification import charges_check, granted_check, history, invoice_check, measured_check
+from penstock.verification import (
+    charges_check,
+    granted_check,
+    history,
+    invoice_check,
+    measured_check,
+    numbering_check,
+)
 from penstock.verification.anchors import Anchor
 from penstock.verification.claims import PartitionClaim, claims_of, where_of
 from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
@@ -150,6 +157,8 @@ def _prove_once(
     if position.previous is not None:
         previous = _issued(documents, position.previous.object_id)
         problems += history.check_previous(invoice, previous, position, commitments)
+    problems += numbering_check.check_invoice_number(invoice, previous)
+    problems += numbering_check.check_credit_numbers(invoice, history.all_credits(chain))
     first_of_all = position.previous is None and (position.cut is None or not position.cut.start_ms)
     before = None if previous is None and not first_of_all else history.before_of(previous)
     prices, wrong_prices = history.check_prices(invoice, position, chain, price_book_sha256)

@@ -174,6 +174,7 @@ class Service:
             "kind": "invoice",
             "id": invoice,
             "number": number,
+            "issuer_number": f"INV-{5 * number:06d}",
             "tenant": TENANT,
             "period_start_ms": self.period_begins_ms,
             "period_end_ms": end_ms,
@@ -321,6 +322,7 @@ class Service:
             "kind": "credit_note",
             "id": name,
             "number": len(notes) + 1,
+            "issuer_number": f"CN-{5 * len(notes) + 5:06d}",
             "tenant": TENANT,
             "issued_at_ms": max(self.cuts[-1].end_ms + 50_000, self.chain_items[-1]["at_ms"]),
             "invoice": {"id": invoice, "document_sha256": sha256_of(document)},
@@ -592,6 +594,7 @@ def shown(document: Mapping[str, Any], notes: Sequence[Mapping[str, Any]]) -> di
             name: document[name]
             for name in ("id", "number", "tenant", "currency", "minor_digits", "total_micro")
         },
+        "issuer_number": document.get("issuer_number", ""),
         "status": "issued",
         "period_start": _text(document["period_start_ms"]),
         "period_end": _text(document["period_end_ms"]),

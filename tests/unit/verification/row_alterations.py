@@ -247,9 +247,15 @@ def other_values(source: str, field: str, value: Any) -> Iterator[tuple[str, Any
 
 
 def alterations(source: str) -> Iterator[RowAlteration]:
-    """Every alteration of the rows of a source."""
+    """Every alteration of the rows of a source, and of the values beside them."""
     one = SOURCES[source]
-    for path, rows in lists(one.find(_fresh(one))):
+    value_of_all = one.find(_fresh(one))
+    for inner, value in fields(value_of_all):
+        for what, new in other_values(source, str(inner[-1]), value):
+            yield RowAlteration(
+                source=source, place=named(inner), what=what, row=0, change=_put_at(inner, new)
+            )
+    for path, rows in lists(value_of_all):
         if path and not one.nested:
             continue
         place = named(path)
@@ -296,6 +302,10 @@ def _double(path: Path, index: int, inner: Path, new: Any) -> Callable[[Any], No
 
 def _set(path: Path, index: int, inner: Path, new: Any) -> Callable[[Any], None]:
     return lambda value: _put(at(value, path), index, inner, new)
+
+
+def _put_at(inner: Path, new: Any) -> Callable[[Any], None]:
+    return lambda value: _put([value], 0, inner, new)
 
 
 def _drop(path: Path, index: int) -> Callable[[Any], None]:
@@ -356,8 +366,9 @@ def _bill_again(service: Service, document: dict[str, Any]) -> None:
         for item in service.chain_items
         if item["kind"] == "prices" and item["document"]["effective_from_ms"] <= document["period_start_ms"]
     ]
-    rate_again(document, PriceBook.read(prices[-1]["price_book"]))
-    service.charge(document)
+    if prices:
+        rate_again(document, PriceBook.read(prices[-1]["price_book"]))
+        service.charge(document)
 
 
 def _resort(value: Any) -> None:
@@ -444,7 +455,9 @@ _PROMISED = (
 _LABEL = "a name is a label; the id beside it counts"
 _WITHIN = "within what the topic's day can hold, or stated: the service's word, and the line says so"
 _BROKERS = "the brokers' own word, which is trusted; no document contradicts it"
-_STATED = "what a tax is called, and how much of a line is taxed within a coin: the word of who states it"
+_STATED = (
+    "place, time and name of a tax, and how much of a line is taxed within a coin: the word of who states it"
+)
 _BESIDE = (
     "what brokers said beside what is billed: of later cuts, behind the period's end, of empty partitions"
 )
@@ -461,6 +474,11 @@ ARGUED: Mapping[str, str] = {
     "usage rows: measured.topic": _LABEL,
     "usage rows: measured.*": _WITHIN,
     "later prices: *": _PROMISED,
+    "invoice 1: period_start_ms": "the first period begins with the tenant; a later beginning makes it cheaper",
+    "*credit note: number": "the tenant's first number of a credit note; each later one is greater",
+    "*credit note: cut_id": "at which cut a loss was seen: the brokers name the loss itself",
+    "statement of tax: tax_statement.tax_at_ms": _STATED,
+    "statement of tax: tax_statement.address.*": _STATED,
     "statement of tax: tax_statement.lines.parts.*": _STATED,
     "bundle: rows*": _BESIDE,
 }
@@ -473,6 +491,7 @@ MAY_COST_MORE: Mapping[str, str] = {
     f"{DEARER}, {PARTLY} usage rows: measured.topic [[]6] *": "of a meter that is stated, for which there is no bound",
     f"{DEARER} later prices: price_book.*": _PROMISED,
     f"{DEARER} later prices: terms.tax.*": _PROMISED,
+    f"{DEARER} later prices: effective_from_ms *": _PROMISED,
     f"{DEARER} later prices: terms.credits* [[]3] *": "a grant that no earlier prices have: it was never given",
 }
 """Of these, where the tenant may pay more."""
