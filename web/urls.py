@@ -190,6 +190,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/tax-address", invoices.tax_address, name="tax-address"),
     path(f"{TENANT}/invoices/<str:invoice>", invoices.invoice, name="invoice"),
     path(f"{TENANT}/invoices/<str:invoice>/files/<str:form>", invoices.file, name="invoice-file"),
+    path(f"{TENANT}/credit-notes/<str:credit_note>.pdf", invoices.credit_note_file, name="credit-note-pdf"),
     path(f"{TENANT}/invoices/<str:invoice>/lines/<str:meter>", invoices.line_evidence, name="line-evidence"),
     path(f"{TENANT}/invoices/<str:invoice>/verify", invoices.verify, name="verify"),
     path(f"{TENANT}/invoices/<str:invoice>/proof", invoices.proof, name="proof"),

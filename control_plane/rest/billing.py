@@ -27,7 +27,7 @@ from billing import (
     queries,
 )
 from billing.cut_delivery import KIND_CUT
-from billing.models import Invoice
+from billing.models import CreditNote, Invoice
 from control_plane import config
 from control_plane.api.pages import in_memory
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
@@ -260,6 +260,26 @@ class CreditNoteView(TenantView):
     def get(self, request: Request, credit_note: str) -> Response:
         """One credit note: the invoice, its lines, the offsets that are lost."""
         return Response(shapes.CreditNoteShape(queries.credit_note(self.tenant, credit_note)).data)
+
+
+class CreditNotePdfView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="credit_notes_pdf",
+        parameters=[TENANT],
+        responses={(200, PDF): OpenApiTypes.BINARY, **problems(403, 404)},
+    )
+    def get(self, request: Request, credit_note: str) -> HttpResponse:
+        """The credit note as PDF."""
+        return credit_note_answer(queries.credit_note(self.tenant, credit_note))
+
+
+def credit_note_answer(note: CreditNote) -> HttpResponse:
+    """The credit note as a file to print."""
+    name = note.issuer_number or note.number
+    headers = _named(f"credit-note-{name}.pdf")
+    return HttpResponse(printing.printed_credit_note(note), content_type=PDF, headers=headers)
 
 
 class PriceBooksView(CallerView):

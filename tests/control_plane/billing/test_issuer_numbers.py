@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 from django.test import Client
 
-from billing import granted_credits, invoice_pdf, issuer_numbers, tax_actions
+from billing import granted_credits, invoice_pdf, issuer_numbers, paper, tax_actions
 from billing.models import CreditNote, Invoice
 from control_plane import config
 from payments import actions as receivables
@@ -102,7 +102,7 @@ def test_seller_and_buyer_are_frozen_into_the_invoice_and_printed(
     )
     page = invoice_pdf.invoice_page(
         invoice,
-        invoice_pdf.Issuer(name="Renamed", lines=(), bank_lines=("IBAN IE12 3456",)),
+        paper.Issuer(name="Renamed", lines=(), bank_lines=("IBAN IE12 3456",)),
         invoice_pdf.Standing(state="past due", open_micro=1_000_000),
     )
     for text in ("INV-000001", "Acme Handels-GmbH", "10115 Berlin", "DE123456789", "Sluice Ltd.", "1 Quay Road",
@@ -111,7 +111,7 @@ def test_seller_and_buyer_are_frozen_into_the_invoice_and_printed(
     assert "Renamed" not in page and "Other SE" not in page
     paid = invoice_pdf.invoice_page(
         invoice,
-        invoice_pdf.Issuer(name="", lines=(), bank_lines=("IBAN IE12 3456",)),
+        paper.Issuer(name="", lines=(), bank_lines=("IBAN IE12 3456",)),
         invoice_pdf.Standing(state="paid"),
     )
     assert "IBAN" not in paid
