@@ -204,9 +204,9 @@ class FocusView(TenantView):
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """What was invoiced and credited, as a file of FOCUS 1.2: by topic, day and price. With `from` and `to`: what
-        was issued in that time, and corrections of what was made void in it. Amounts of one InvoiceId add up to that
-        document's total, to 0 if it is void. A name that a spreadsheet would take as a formula begins with an
-        apostrophe.
+        was issued in that time, and corrections of what was made void in it. Amounts of one InvoiceId add up to what
+        that document charges or gives back, to 0 if it is void. A name that a spreadsheet would take as a formula
+        begins with an apostrophe.
         """
         first, end = in_order(moment(request, "from"), moment(request, "to"))
         rows = focus_exports.rows(

@@ -149,9 +149,9 @@ def invoice_focus(
     """Print invoices and credit notes as rows of FOCUS, the FinOps Open Cost and Usage Specification 1.2: CSV by topic,
     day and price.
 
-    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to that document's total; what
-    was made void has corrections, and adds up to 0. A name that a spreadsheet would take as a formula begins with an
-    apostrophe.
+    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to what that document charges
+    or gives back; what was made void has corrections, and adds up to 0. A name that a spreadsheet would take as a
+    formula begins with an apostrophe.
     """
     query = {"invoice": invoice_id, "from": _day_text(first), "to": _day_text(end)}
     with patient_client() as rest:

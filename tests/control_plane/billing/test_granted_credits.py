@@ -340,6 +340,11 @@ def test_a_loss_that_is_seen_after_a_credit_was_granted_gives_back_no_more_than_
     assert sum(note.total_micro for note in CreditNote.objects.all()) > row.total_micro
     page = invoice_pdf.invoice_page(second, printing.issuer(), printing.standing(second))
     assert '<td class="num">0.00 USD</td>' in page.partition("Remains")[2]
+    rows = list(focus_exports.rows(acme, issuer="P", first=None, end=None, invoice=second.public_id))
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == 0, "no more than the invoice is given back"
+    adjusted = [row for row in rows if row["ChargeCategory"] == "Adjustment"]
+    assert [row["InvoiceId"] for row in adjusted] == [by_loss.get().public_id]
+    assert sum(Decimal(row["BilledCost"]) for row in rows if row["InvoiceId"] == by_loss.get().public_id) == 0
 
 
 def test_a_loss_after_a_line_was_credited_is_credited_as_it_was_billed(world: World, acme: Tenant) -> None:
