@@ -15,6 +15,7 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract import documents
 from penstock.rules import charges, rating
+from penstock.rules.issuer_numbers import CREDIT_NOTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -
         note = CreditNote.objects.create(
             tenant=cut.tenant,
             number=number,
-            issuer_number=issuer_numbers.next_number(issuer_numbers.CREDIT_NOTES),
+            issuer_number=issuer_numbers.next_number(CREDIT_NOTES),
             invoice=invoice,
             cut=cut,
             total_micro=credited.total_micro,

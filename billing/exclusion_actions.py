@@ -18,10 +18,12 @@ from penstock.rules.service_levels import EXCLUDED_WINDOWS_MAX, WINDOW_S, window
 from tenants.models import Tenant
 
 ANNOUNCER = system("billing.sla")
+Field = Literal["announced_to", "withdrawal_announced_to"]
+"""The newest tenant whose audit log has it."""
 ANNOUNCED_MAX = 200
 """Tenants whose audit logs get an exclusion in one call: the rest with the next bill runs."""
-ANNOUNCED_FOR = timedelta(days=62)
-"""So long after its end tenants still hear of one."""
+ANNOUNCED_FOR = timedelta(days=800)
+"""So long after its end tenants still hear of one: as long as its month may be posted, which waits for it."""
 _HOURS_MAX = EXCLUDED_WINDOWS_MAX * WINDOW_S // 3_600
 
 
@@ -83,15 +85,9 @@ def tell_tenants(now: datetime) -> int:
     entries. Returns how many. What was written is not written again, however often this stops and begins.
     """
     count = 0
-    fields: tuple[Literal["announced_to", "withdrawal_announced_to"], ...] = (
-        "announced_to",
-        "withdrawal_announced_to",
-    )
     of_all = ServiceExclusion.objects.filter(tenant=None, until_at__gt=now - ANNOUNCED_FOR).order_by("pk")
     for row in of_all:
-        for field in fields:
-            if field == "withdrawal_announced_to" and row.withdrawn_at is None:
-                continue
+        for field in _fields(row):
             for tenant in _unannounced(row, field)[: ANNOUNCED_MAX - count]:
                 count += _tell(row.public_id, tenant, field)
             if count >= ANNOUNCED_MAX:
@@ -99,12 +95,34 @@ def tell_tenants(now: datetime) -> int:
     return count
 
 
-def _unannounced(row: ServiceExclusion, field: str) -> QuerySet[Tenant]:
+def check_told(tenant: Tenant, first: datetime, end: datetime) -> None:
+    """Raises `InvalidRequest` where an exclusion of all tenants, or its withdrawal, is about [first, end) and is not in
+    the tenant's audit log yet.
+    """
+    of_all = ServiceExclusion.objects.filter(tenant=None, from_at__lt=end, until_at__gt=first)
+    for row in of_all.order_by("pk"):
+        for field in _fields(row):
+            if _unannounced(row, field).filter(pk=tenant.pk).exists():
+                raise InvalidRequest(
+                    f"{tenant.public_id}: its audit log does not have exclusion {row.public_id} yet, so {first:%Y-%m} "
+                    "cannot be posted; the log of the worker says why it is not announced"
+                )
+
+
+def _fields(row: ServiceExclusion) -> tuple[Field, ...]:
+    return ("announced_to",) if row.withdrawn_at is None else ("announced_to", "withdrawal_announced_to")
+
+
+def _unannounced(row: ServiceExclusion, field: Field) -> QuerySet[Tenant]:
+    """Tenants whose reports name the exclusion, also those that came after its announcement; not those that came once
+    it was over or withdrawn.
+    """
+    ends = row.until_at if row.withdrawn_at is None else min(row.until_at, row.withdrawn_at)
     tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(purged_at=None)
-    return tenants.filter(created_at__lte=row.created_at, pk__gt=getattr(row, field)).order_by("pk")
+    return tenants.filter(created_at__lt=ends, pk__gt=getattr(row, field)).order_by("pk")
 
 
-def _tell(public_id: str, tenant: Tenant, field: Literal["announced_to", "withdrawal_announced_to"]) -> int:
+def _tell(public_id: str, tenant: Tenant, field: Field) -> int:
     """One transaction a tenant: no request waits for the logs of all."""
     with locked(public_id) as row:
         if getattr(row, field) >= tenant.pk:

@@ -117,9 +117,15 @@ def invoice_rows(document: documents.InvoiceDocument, book: PriceBook, parties: 
 
 
 def credit_note_rows(
-    note: documents.CreditNoteDocument, invoice: documents.InvoiceDocument, parties: Parties
+    note: documents.CreditNoteDocument,
+    invoice: documents.InvoiceDocument,
+    parties: Parties,
+    *,
+    left_micro: int,
 ) -> Iterator[Row]:
-    """A credit note's rows, corrections of the invoice's period; their BilledCost is its total, negative."""
+    """A credit note's rows, corrections of the invoice's period; their BilledCost is its total, negative, and no more
+    than `left_micro`, what the credit notes before it have left of the invoice: no more than that is given back.
+    """
     issued = datetime.fromtimestamp(note.issued_at_ms / 1_000, UTC)
     common = _common(note, parties, _month(issued)) | {
         "ChargeClass": "Correction",
@@ -130,7 +136,18 @@ def credit_note_rows(
     }
     if note.granted is not UNSET:
         yield from _granted_rows(note, note.granted.reason, common)
-        return
+    else:
+        yield from _lost_rows(note, common)
+    if note.total_micro > left_micro:
+        yield common | _costs(note.total_micro - left_micro) | {
+            "ChargeCategory": "Adjustment",
+            "ChargeFrequency": "One-Time",
+            "ChargeDescription": "Lost of what was credited before, and not given back twice",
+        }  # fmt: skip
+
+
+def _lost_rows(note: documents.CreditNoteDocument, common: Row) -> Iterator[Row]:
+    """What a declared loss took, at the invoice's prices."""
     for line in note.lines:
         slices = _lost(line, note.ranges)
         costs = _divided(line.amount_micro, [one.quantity for one in slices])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Sum
 
 from billing import focus, queries, voids
 from billing.models import BillingEntry, CreditNote, PriceBook
@@ -83,7 +83,11 @@ def _document_rows(entry: BillingEntry, parties: focus.Parties) -> Iterator[focu
         tenant=entry.tenant_id, kind=BillingEntry.Kind.INVOICE, object_id=note.invoice.id
     )
     invoice = documents.read_document(credited.document, documents.InvoiceDocument, "invoice")
-    yield from focus.credit_note_rows(note, invoice, parties)
+    # Numbers grow along the chain.
+    before = CreditNote.objects.filter(invoice__public_id=note.invoice.id, number__lt=note.number)
+    credited_micro = before.aggregate(sum=Sum("total_micro"))["sum"] or 0
+    left_micro = max(0, invoice.total_micro - credited_micro)
+    yield from focus.credit_note_rows(note, invoice, parties, left_micro=left_micro)
 
 
 @cache

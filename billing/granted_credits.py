@@ -25,6 +25,7 @@ from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, InvalidRequest
 from penstock.rules import granted_credits as rules
 from penstock.rules import rating
+from penstock.rules.issuer_numbers import CREDIT_NOTES
 from penstock.rules.names import check_printable_name
 from penstock.rules.rating import grouped_amount
 from penstock.rules.timestamps import time_ms
@@ -259,7 +260,7 @@ def _issue(
     note = CreditNote.objects.create(
         tenant=tenant,
         number=CreditNote.objects.filter(tenant=tenant).count() + 1,
-        issuer_number=issuer_numbers.next_number(issuer_numbers.CREDIT_NOTES),
+        issuer_number=issuer_numbers.next_number(CREDIT_NOTES),
         invoice=invoice,
         total_micro=credited.total_micro,
         charges=[documents.plain(one) for one in credited.changes],

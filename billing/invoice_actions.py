@@ -29,6 +29,7 @@ from penstock.contract.documents import Predecessor, PricesDocument, plain
 from penstock.contract.invariant import invariant
 from penstock.contract.tax_documents import TaxStatement
 from penstock.rules import charges, rating
+from penstock.rules.issuer_numbers import INVOICES
 from penstock.rules.stated_tax import taxed_lines
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
@@ -173,7 +174,7 @@ def _issue(
     )
     document = None
     total_micro = rated.total_micro
-    invoice.issuer_number = issuer_numbers.next_number(issuer_numbers.INVOICES)
+    invoice.issuer_number = issuer_numbers.next_number(INVOICES)
     if prices is not None:
         charged = _charged(invoice, cut, book, prices, rated, at)
         issued = document_building.invoice_document(

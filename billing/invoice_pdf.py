@@ -1,15 +1,14 @@
 """An issued invoice as PDF, made of its document: what is printed is what is in the billing chain."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.template.loader import render_to_string
 from django.utils import timezone
 from msgspec import UNSET
 
-from billing import tax_shown
+from billing import paper, tax_shown
 from billing.models import BillingEntry, CreditNote, Invoice
 from penstock.contract import documents
 from penstock.contract.errors import NotFound
@@ -18,18 +17,6 @@ from penstock.rules.rating import grouped_amount, unit_text
 PARTS_MAX = 200
 """Prices that are printed, shared by the lines: a page of them takes a quarter of a second."""
 PARTS_OF_A_LINE_MIN = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Issuer:
-    """Who invoices."""
-
-    name: str
-    lines: Sequence[str]
-    """Address and registration."""
-    tax_id: str = ""
-    bank_lines: Sequence[str] = ()
-    """Where tenants pay by bank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,29 +30,19 @@ class Standing:
     void: bool = False
 
 
-def invoice_pdf(invoice: Invoice, issuer: Issuer, standing: Standing) -> bytes:
+def invoice_pdf(invoice: Invoice, issuer: paper.Issuer, standing: Standing) -> bytes:
     """The invoice on A4; one that was taken back says so. Takes about half a second of processor time. Raises
     `NotFound` for a draft, and for an invoice from before there were documents.
     """
-    # It loads 40 MB, which processes that print nothing do not have.
-    from weasyprint import HTML
-
-    page = invoice_page(invoice, issuer, standing)
-    printed: bytes = HTML(string=page, url_fetcher=_no_fetching).write_pdf()
-    return printed
+    return paper.pdf(invoice_page(invoice, issuer, standing))
 
 
-def invoice_page(invoice: Invoice, issuer: Issuer, standing: Standing) -> str:
+def invoice_page(invoice: Invoice, issuer: paper.Issuer, standing: Standing) -> str:
     """The HTML that is printed. Raises as `invoice_pdf` does."""
     return render_to_string("billing/invoice.html", _context(invoice, issuer, standing))
 
 
-def _no_fetching(url: str) -> Any:
-    """The page is whole: nothing that a text in it names is read."""
-    raise ValueError(f"{url[:64]!r} is not fetched")
-
-
-def _context(invoice: Invoice, issuer: Issuer, standing: Standing) -> dict[str, Any]:
+def _context(invoice: Invoice, issuer: paper.Issuer, standing: Standing) -> dict[str, Any]:
     entry = BillingEntry.objects.filter(
         tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
     ).first()
@@ -80,16 +57,16 @@ def _context(invoice: Invoice, issuer: Issuer, standing: Standing) -> dict[str, 
     parts_max = max(PARTS_OF_A_LINE_MIN, PARTS_MAX // max(1, len(document.lines)))
     notes = list(CreditNote.objects.filter(invoice=invoice).order_by("number"))
     return {
-        **_parties(document, issuer, invoice.tenant.name),
+        **paper.parties(document, issuer, invoice.tenant.name),
         "issuer_number": "" if document.issuer_number is UNSET else document.issuer_number,
         "bank_lines": issuer.bank_lines if standing.open_micro else (),
         "state": standing.state,
         "open": money(standing.open_micro) if standing.state and not standing.void else "",
         "document": document,
         "document_sha256": entry.document_sha256,
-        "issued": _moment(document.issued_at_ms),
-        "period_start": _moment(document.period_start_ms),
-        "period_end": _moment(document.period_end_ms),
+        "issued": paper.moment(document.issued_at_ms),
+        "period_start": paper.moment(document.period_start_ms),
+        "period_end": paper.moment(document.period_end_ms),
         "due": None if standing.due_at is None or standing.void else f"{standing.due_at:%Y-%m-%d}",
         "void": standing.void,
         "lines": [
@@ -143,20 +120,6 @@ def _context(invoice: Invoice, issuer: Issuer, standing: Standing) -> dict[str, 
     }
 
 
-def _parties(document: documents.InvoiceDocument, issuer: Issuer, name: str) -> dict[str, Any]:
-    """As they were called when it was issued; in an older document as they are called now."""
-    seller = None if document.seller is UNSET else document.seller
-    buyer = None if document.buyer is UNSET else document.buyer
-    return {
-        "issuer": issuer.name if seller is None else seller.name,
-        "issuer_lines": issuer.lines if seller is None else seller.lines,
-        "issuer_tax_id": issuer.tax_id if seller is None else seller.tax_id,
-        "name": name if buyer is None else buyer.name,
-        "buyer_lines": () if buyer is None else buyer.lines,
-        "buyer_tax_id": "" if buyer is None else buyer.tax_id,
-    }
-
-
 def _of_one_name(document: documents.InvoiceDocument) -> list[list[documents.BilledCharge]]:
     """The charges, a discount's of all meters together: else 100 discounts of 100 meters were 200 pages."""
     found: dict[tuple[str, str], list[documents.BilledCharge]] = {}
@@ -168,7 +131,3 @@ def _of_one_name(document: documents.InvoiceDocument) -> list[list[documents.Bil
 def _price(text: str) -> str:
     whole, _, places = text.partition(".")
     return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
-
-
-def _moment(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1_000, UTC):%Y-%m-%d %H:%M}"

@@ -9,8 +9,7 @@ from django.db import connection
 from billing.account_models import IssuerSeries
 from control_plane import config
 from penstock.contract.invariant import invariant
-
-INVOICES, CREDIT_NOTES = "INV", "CN"
+from penstock.rules.issuer_numbers import issuer_number, series_of
 
 
 def next_number(kind: str) -> str:
@@ -18,10 +17,9 @@ def next_number(kind: str) -> str:
     issues the document, and holds the tenant's row lock already.
     """
     invariant(connection.in_atomic_block, "a number is taken in the transaction of its document")
-    prefix = config.current().invoices.number_series
-    series = f"{prefix}-{kind}" if prefix else kind
+    series = series_of(kind, config.current().invoices.number_series)
     IssuerSeries.objects.get_or_create(series=series)
     row = IssuerSeries.objects.select_for_update(no_key=True).get(series=series)
     row.last += 1
     row.save(update_fields=["last"])
-    return f"{series}-{row.last:06d}"
+    return issuer_number(series, row.last)

@@ -105,6 +105,9 @@ def close_months(now: datetime) -> int:
         except InvalidRequest as error:
             # It was closed by another request. The next bill run closes what is left.
             _log.warning("period not closed", extra={"tenant": tenant.public_id, "error": error.message})
+        except Exception:
+            # A fault of the service with one tenant. The others must not wait for it.
+            _log.exception("period not closed", extra={"tenant": tenant.public_id})
     return count
 
 

@@ -19,6 +19,7 @@ from billing.models import BillingEntry, Cut, Invoice, PriceBook, TenantTerms, n
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
+from control_plane.processes import setbacks
 from penstock.contract import documents, strict_json
 from penstock.contract.errors import (
     AlreadyExists,
@@ -35,6 +36,7 @@ from penstock.rules.currencies import check_rounding
 from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
+FIRST_PRICES = "first prices"
 BILLING = system("billing")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-4.json"
@@ -218,11 +220,12 @@ def without_chain() -> QuerySet[Tenant]:
 
 def begin_chains(limit: int) -> int:
     """Assign first prices to tenants that have none. Returns the number of tenants."""
-    ids = list(without_chain().order_by("pk").values_list("pk", flat=True)[:limit])
-    for pk in ids:
+
+    def begin(tenant: Tenant) -> None:
         with transaction.atomic():
-            begin_chain(Tenant.objects.select_for_update(no_key=True).get(pk=pk))
-    return len(ids)
+            begin_chain(Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk))
+
+    return setbacks.each(FIRST_PRICES, without_chain().order_by("pk"), begin, most=limit)
 
 
 def prices_from(tenant: Tenant, begins: datetime) -> None:

@@ -386,13 +386,8 @@ def undelivered_up_to(cut: Cut) -> list[str]:
     return list(rows.order_by("period_end").values_list("public_id", flat=True))
 
 
-def cuts_to_finalize(limit: int) -> list[str]:
-    """Public ids of cuts that the brokers have answered and whose invoice is a draft, oldest first."""
-    return list(drafts_to_finalize().order_by("pk").values_list("public_id", flat=True)[:limit])
-
-
 def drafts_to_finalize() -> QuerySet[Cut]:
-    """The cuts themselves."""
+    """Cuts that the brokers have answered and whose invoice is a draft."""
     return Cut.objects.filter(delivered_at__isnull=False, invoice__status=Invoice.Status.DRAFT)
 
 

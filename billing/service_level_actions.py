@@ -6,15 +6,13 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from billing import queries, service_level_reports, terms_actions
+from billing import exclusion_actions, queries, service_level_reports, terms_actions
 from billing.models import DataSetState, Invoice
 from billing.service_level_models import ServiceLevelReport, ServiceLevelStart
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import system
 from penstock.contract import documents
-from penstock.contract.errors import PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.invariant import InvariantBroken
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules import charges
 from penstock.rules.allocation import month_after
@@ -55,7 +53,8 @@ def post_months(now: datetime) -> int:
             try:
                 if _is_invoiced(tenant, first, end):
                     count += post_month(tenant, first, now) is not None
-            except (PenstockError, InvariantBroken):
+            except Exception:
+                # A refusal, or a fault of the service with one tenant.
                 _log.exception(
                     "service level not posted", extra={"tenant": tenant.public_id, "month": f"{first:%Y-%m}"}
                 )
@@ -115,6 +114,7 @@ def post_month(tenant: Tenant, first: datetime, now: datetime) -> ServiceLevelRe
     with transaction.atomic(), terms_actions.locked(tenant) as own:
         if ServiceLevelReport.objects.filter(tenant=tenant, month=first.date()).exists():
             return None
+        exclusion_actions.check_told(tenant, first, month_after(first))
         document = service_level_reports.measure(tenant, first, month_after(first))
         sha256 = documents.document_sha256(document)
         report = ServiceLevelReport.objects.create(

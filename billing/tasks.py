@@ -4,6 +4,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from celery import shared_task
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from billing import (
@@ -19,7 +20,9 @@ from billing import (
     queries,
     service_level_actions,
 )
+from billing.models import Cut
 from control_plane import config, looks, schedule
+from control_plane.processes import setbacks
 from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import PenstockError
 
@@ -27,6 +30,7 @@ _FINALIZED_MAX = 1_000
 """Drafts of one bill run; the rest come with the next."""
 _CHAINS_MAX = 1_000
 """New tenants that get their prices in one bill run."""
+FINALIZING = "finalizing"
 LOG_INTERVAL = timedelta(hours=1)
 """A problem that persists is logged at most this often."""
 AT_REST_S = 15.0
@@ -48,6 +52,13 @@ class _LoggedProblem:
         return True
 
 
+class _Turn:
+    """Behind which draft this process goes on."""
+
+    after = 0
+
+
+_turn = _Turn()
 _price_file_problem = _LoggedProblem()
 
 
@@ -66,15 +77,7 @@ def bill_run() -> None:
         # A fault of the service. Invoices of other tenants must not wait for it.
         _log.exception("new tenants did not get their prices")
     _import_data_sets()
-    for cut in queries.cuts_to_finalize(_FINALIZED_MAX):
-        try:
-            invoice = invoice_actions.finalize(cut)
-        except Exception:
-            # A fault of the service with one invoice. The others must not wait for it.
-            _log.exception("invoice not finalized", extra={"cut": cut})
-            continue
-        if invoice.issued_at is not None:
-            _log.info("invoice issued", extra={"invoice": invoice.public_id})
+    setbacks.each(FINALIZING, _drafts_in_turn(), _finalize, most=_FINALIZED_MAX)
     if queries.drafts_to_finalize().filter(created_at__gt=now - draft_queries.OVERDUE).exists():
         # One wake-up at the period's end may be lost, or come before the last readings. A round that finds nothing new
         # costs a look. Older drafts lack what no round will bring soon, and wait for the pipeline's interval.
@@ -104,6 +107,20 @@ def bill_run() -> None:
         _log.exception("service levels were not posted")
 
 
+def _drafts_in_turn() -> QuerySet[Cut]:
+    """The drafts behind those that this process looked at last: many that lack something keep no later one waiting."""
+    drafts = queries.drafts_to_finalize().order_by("pk")
+    rows = list(drafts.filter(pk__gt=_turn.after).values_list("pk", flat=True)[:_FINALIZED_MAX])
+    begins, _turn.after = _turn.after, rows[-1] if len(rows) == _FINALIZED_MAX else 0
+    return drafts.filter(pk__gt=begins)
+
+
+def _finalize(cut: Cut) -> None:
+    invoice = invoice_actions.finalize(cut.public_id)
+    if invoice.issued_at is not None:
+        _log.info("invoice issued", extra={"invoice": invoice.public_id})
+
+
 def _import_data_sets() -> None:
     try:
         outcomes = import_actions.import_data_sets(config.current().data_set_store)
@@ -115,7 +132,10 @@ def _import_data_sets() -> None:
             _log.error("data set refused", extra={"data_set": name, "error": outcome})
 
 
-_rows_to_do = looks.any_row(queries.drafts_to_finalize, price_actions.without_chain)
+_rows_to_do = looks.any_row(
+    lambda: setbacks.unhindered(FINALIZING, queries.drafts_to_finalize()),
+    lambda: setbacks.unhindered(price_actions.FIRST_PRICES, price_actions.without_chain()),
+)
 
 
 class _Look:

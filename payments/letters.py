@@ -38,6 +38,39 @@ def issued(
     )
 
 
+def credited(
+    tenant: str,
+    *,
+    number: str,
+    invoice_number: str,
+    invoice: str,
+    credited_micro: int,
+    open_micro: int,
+    minor_digits: int,
+    currency: str,
+    reason: str,
+) -> Letter:
+    """With the credit note as PDF. `reason`: why an operator granted it; empty: messages were lost."""
+
+    def money(micro: int) -> str:
+        return f"{grouped_amount(micro, minor_digits)} {currency}"
+
+    why = reason or "messages were lost after they had been billed"
+    return Letter(
+        subject=f"Credit note {number} of {tenant}",
+        paragraphs=(
+            f"Credit note {number} is attached. {money(credited_micro)} of invoice {invoice_number} of {tenant} are "
+            f"credited: {why}.",
+            f"{money(open_micro)} of the invoice are still to be paid."
+            if open_micro
+            else "Nothing of the invoice is to be paid now. What was paid above it is given back.",
+        ),
+        link=f"{config.current().public_url.rstrip('/')}/t/{quote(tenant)}/invoices/{quote(invoice)}",
+        link_says="See the invoice",
+        after=("The tenant's billing profile says where these go, and whether they are sent at all.",),
+    )
+
+
 def reminder(
     tenant: str,
     *,

@@ -1,8 +1,9 @@
-"""Sends issued invoices by e-mail, with the PDF: to the address of the tenant's billing profile, else to the people who
-may pay them. A tenant that wants none says so in its profile.
+"""Sends issued invoices and credit notes by e-mail, each with its PDF: to the address of the tenant's billing profile,
+else to the people who may pay them. A tenant that wants none says so in its profile.
 """
 
 from billing import tax_actions
+from billing.models import CreditNote
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.mail import actions as mails
@@ -11,7 +12,7 @@ from payments import actions, former_payers, letters, printing, queries
 from payments.models import Receivable
 from penstock.contract.errors import NotFound
 
-MAIL_KIND = "invoice"
+MAIL_KIND, CREDIT_MAIL_KIND = "invoice", "credit-note"
 
 
 def send_invoice(receivable: str) -> None:
@@ -49,6 +50,46 @@ def send_invoice(receivable: str) -> None:
         )
 
 
+def send_credit_note(receivable: str) -> None:
+    """Send the first credit note of the invoice that was not sent yet, once, to each of its addresses. One without a
+    document is not sent.
+    """
+    row = queries.receivables().get(public_id=receivable)
+    notes = CreditNote.objects.filter(invoice=row.invoice).select_related("tenant").order_by("pk")
+    note = notes[row.notes_mailed : row.notes_mailed + 1].get()
+    to = _addresses(row)
+    pdf = _printed_credit_note(note) if to else None
+    with actions.locked(receivable) as locked:
+        if locked.notes_mailed != row.notes_mailed:
+            return
+        locked.notes_mailed += 1
+        locked.save(update_fields=["notes_mailed"])
+        if pdf is None:
+            return
+        number = note.issuer_number or f"no. {note.number}"
+        letter = letters.credited(
+            row.tenant.name,
+            number=number,
+            invoice_number=row.invoice.issuer_number or f"no. {row.invoice.number}",
+            invoice=row.invoice.public_id,
+            credited_micro=note.total_micro,
+            open_micro=locked.open_micro,
+            minor_digits=int(row.invoice.price_book.document["minor_digits"]),
+            currency=row.currency,
+            reason=note.reason,
+        )
+        attachment = Attachment(name=f"{number.replace(' ', '-')}.pdf", kind="application/pdf", content=pdf)
+        for address in to:
+            mails.put(address, CREDIT_MAIL_KIND, letter, attachment)
+        audit.record(
+            actions.ACTOR,
+            tenant=row.tenant.public_id,
+            action="credit_note.mail",
+            object_id=note.public_id,
+            after={"invoice": row.invoice.public_id, "addresses": len(to)},
+        )
+
+
 def _addresses(row: Receivable) -> list[str]:
     profile = tax_actions.address_of(row.tenant)
     if profile is not None and profile.no_mail:
@@ -61,5 +102,12 @@ def _addresses(row: Receivable) -> list[str]:
 def _printed(row: Receivable) -> bytes | None:
     try:
         return printing.printed(row.invoice)
+    except NotFound:
+        return None
+
+
+def _printed_credit_note(note: CreditNote) -> bytes | None:
+    try:
+        return printing.printed_credit_note(note)
     except NotFound:
         return None

@@ -115,6 +115,8 @@ class Receivable(models.Model):
     """An operator has decided that Stripe asks for it again, where it is `held`: with another invoice there."""
     mail_due = models.BooleanField(default=False)
     """Whether the invoice is still to be sent by e-mail."""
+    notes_mailed = models.PositiveIntegerField(default=0, db_default=0)
+    """Credit notes of the invoice that were sent by e-mail, or are not to be: the first so many."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import Count, F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce, Left
 from django.db.models.lookups import Exact
 from django.utils import timezone
@@ -128,6 +128,16 @@ def failed_refunds_micro(row: Receivable) -> int:
 def to_mail() -> QuerySet[Receivable]:
     """Receivables whose invoice is still to be sent by e-mail."""
     return Receivable.objects.filter(mail_due=True).order_by("pk")
+
+
+def with_credits_to_mail() -> QuerySet[Receivable]:
+    """Receivables whose invoice has a credit note that is still to be sent by e-mail."""
+    return (
+        Receivable.objects.filter(invoice__credit_notes__isnull=False)
+        .annotate(notes=Count("invoice__credit_notes"))
+        .filter(notes__gt=F("notes_mailed"))
+        .order_by("pk")
+    )
 
 
 def unsent() -> QuerySet[Receivable]:

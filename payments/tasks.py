@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 
 from celery import shared_task
 from django.utils import timezone
 
 from control_plane import config, looks, schedule
+from control_plane.processes import setbacks
 from payments import actions, dunning, inbox, mailing, queries, reconciling, sending, tax_asking
 from payments.models import ReconciliationRun, StripeEvent
 from payments.stripe_adapter import Gateway, configured
@@ -19,6 +19,8 @@ ROUND_MAX = 500
 """Of each kind in one round; the rest comes with the next."""
 MAILED_MAX = 20
 """Invoices that are printed and sent in one round: each takes about half a second of processor time."""
+OPENING, CREDITS, REMINDING, CARRYING = "opening", "credits", "reminding", "carrying"
+MAILING, MAILING_CREDITS = "invoice mail", "credit note mail"
 FORGOTTEN_MAX = 10_000
 """Of Stripe's events at once."""
 AT_REST_S = 60.0
@@ -34,22 +36,35 @@ _log = logging.getLogger(__name__)
 def payment_round() -> None:
     """Ask for what is new, follow credit notes, remind of what is due, process what Stripe sent."""
     now = timezone.now()
-    for invoice in queries.invoices_to_open()[:ROUND_MAX]:
-        _guarded("invoice not asked for", invoice.public_id, partial(actions.open_receivable, invoice))
-    for row in queries.with_new_credits()[:ROUND_MAX]:
-        _guarded("credit note not followed", row.public_id, partial(actions.follow_credits, row.public_id))
-    for row in queries.to_mail()[:MAILED_MAX]:
-        _guarded("invoice not sent by e-mail", row.public_id, partial(mailing.send_invoice, row.public_id))
+    setbacks.each(OPENING, queries.invoices_to_open(), actions.open_receivable, most=ROUND_MAX)
+    setbacks.each(
+        CREDITS, queries.with_new_credits(), lambda row: actions.follow_credits(row.public_id), most=ROUND_MAX
+    )
+    setbacks.each(
+        MAILING, queries.to_mail(), lambda row: mailing.send_invoice(row.public_id), most=MAILED_MAX
+    )
+    setbacks.each(
+        MAILING_CREDITS,
+        queries.with_credits_to_mail(),
+        lambda row: mailing.send_credit_note(row.public_id),
+        most=MAILED_MAX,
+    )
     settings = config.current().payments
-    for row in queries.to_remind(now, settings.reminder_days, settings.days_to_suspend)[:ROUND_MAX]:
-        _guarded("reminder not sent", row.public_id, partial(dunning.remind, row.public_id, now))
+    setbacks.each(
+        REMINDING,
+        queries.to_remind(now, settings.reminder_days, settings.days_to_suspend),
+        lambda row: dunning.remind(row.public_id, now),
+        most=ROUND_MAX,
+    )
     if settings.stripe_key_file is None:
-        for row in queries.waiting_for_a_carrier()[:ROUND_MAX]:
-            _guarded(
-                "still waits for a carrier", row.public_id, partial(actions.ask_for_it_alone, row.public_id)
-            )
-    _guarded("not given to Stripe", "", sending.send_next)
-    _guarded("Stripe Tax not asked", "", tax_asking.ask_next)
+        setbacks.each(
+            CARRYING,
+            queries.waiting_for_a_carrier(),
+            lambda row: actions.ask_for_it_alone(row.public_id),
+            most=ROUND_MAX,
+        )
+    _guarded("not given to Stripe", sending.send_next)
+    _guarded("Stripe Tax not asked", tax_asking.ask_next)
     try:
         inbox.process(_gateway(), now, ROUND_MAX)
     except Exception:
@@ -79,17 +94,17 @@ def _gateway() -> Gateway | None:
         return None
 
 
-def _guarded(what: str, object_id: str, step: Callable[[], object]) -> None:
-    """One that fails through a fault of the service must not keep the others waiting."""
+def _guarded(what: str, step: Callable[[], object]) -> None:
+    """A step that fails through a fault of the service must not keep the others waiting."""
     try:
         step()
     except Exception:
-        _log.exception(what, extra={"object": object_id})
+        _log.exception(what)
 
 
 _OF_EVERY_ROUND = (
-    queries.invoices_to_open,
-    queries.to_mail,
+    lambda: setbacks.unhindered(OPENING, queries.invoices_to_open()),
+    lambda: setbacks.unhindered(MAILING, queries.to_mail()),
     lambda: StripeEvent.objects.filter(processed_at=None),
 )
 _something_to_do = looks.any_row(*_OF_EVERY_ROUND)

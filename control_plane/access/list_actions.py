@@ -20,7 +20,7 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import access as rules
 from penstock.rules.access import AccessList, Acl
 from penstock.rules.access_document import access_list_json, acl_document
-from penstock.rules.access_gains import described_right, right_given
+from penstock.rules.access_gains import described_right, right_beyond, right_given
 from penstock.rules.names import check_display_name
 from quotas.account_actions import remove_account_limits
 from quotas.queries import limits_of
@@ -405,6 +405,22 @@ def _check_gives_no_more(actor: Actor, tenant: Tenant, before: AccessList, now: 
         raise Forbidden(
             f"the change would allow {described_right(right)} to {right.principal or rules.EVERYONE}, which"
             f" {giver} itself may not do: a key gives no right that it does not have; sign in as an owner or admin"
+        )
+
+
+def check_restored(actor: Actor, tenant: Tenant, account: ServiceAccount) -> None:
+    """A key brings no account back that may do what its own principal may not: while the account was away, what denied
+    it could be removed without anyone's gain. Raises `Forbidden`. Under the list's lock.
+    """
+    if actor.kind is not ActorKind.KEY:
+        return
+    giver = queries.owner_of(tenants.key(tenant, actor.id))
+    principal = f"{rules.ACCOUNT_KIND}{account.public_id}"
+    right = None if giver == rules.SERVICE else right_beyond(queries.access_list(tenant), principal, giver)
+    if right is not None:
+        raise Forbidden(
+            f"service account {account.name} would come back with what {giver} may not ({described_right(right)}): a"
+            " key gives no right that it does not have; sign in as an owner or admin"
         )
 
 

@@ -253,7 +253,7 @@ def restore_account(
     it is there, nothing changes. `name`: another one, where its name is taken.
 
     Raises `NotFound`, `AlreadyExists` (the name), `LimitExceeded` (too long ago, too many), `InvalidRequest` (the
-    name), `Forbidden` (it would lock its actor out).
+    name), `Forbidden` (it would lock its actor out, or come back with what the actor's key may not).
     """
     if name is not None:
         check_display_name("name", name, limits.KEY_NAME_LENGTH_MAX)
@@ -294,6 +294,7 @@ def restore_account(
                 groups.append(_hold_again(actor, tenant, group, principal, change.sequence))
         if entries or groups:
             row = list_actions.list_changed(actor, row, rights)
+        list_actions.check_restored(actor, tenant, account)
         return AccountRestored(
             row=row,
             account=account,

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from control_plane.api.database_readings import DatabaseReadings
 from control_plane.outbox import queries as outbox
+from control_plane.processes import setbacks
 
 _FRESH_S = 5.0
 """Several scrapers share one reading."""
@@ -59,6 +60,12 @@ _age = Gauge(
     "anything, when their values are no numbers.",
     registry=registry,
 )
+_set_back = Gauge(
+    "penstock_rounds_set_back",
+    "Number of objects that failed in the last attempt of this round and rest until the next one; the log says why.",
+    ["round"],
+    registry=registry,
+)
 for _unknown in (_waiting, _oldest):
     _unknown.set(math.nan)
 
@@ -93,6 +100,9 @@ def _read_all() -> None:
     number, oldest = outbox.waiting()
     _waiting.set(number)
     _oldest.set(0 if oldest is None else (timezone.now() - oldest).total_seconds())
+    _set_back.clear()
+    for kind, resting in setbacks.counts().items():
+        _set_back.labels(kind).set(resting)
     for read in _readings:
         read()
 

@@ -34,3 +34,18 @@ class ScheduledTask(models.Model):
     """It is late after so many seconds."""
     error = models.CharField(max_length=200)
     """Of the last round, if it failed; else empty."""
+
+
+class Setback(models.Model):
+    """An object of a round that failed the last time: it rests until `retry_at`, and the others go on without it."""
+
+    kind = models.CharField(max_length=40)
+    """Of the round's step."""
+    object_id = models.CharField(max_length=64)
+    failures = models.PositiveIntegerField(default=0)
+    """In a row."""
+    retry_at = models.DateTimeField()
+    error = models.CharField(max_length=200)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["kind", "object_id"], name="processes_one_setback"),)

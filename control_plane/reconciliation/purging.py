@@ -13,10 +13,12 @@ from billing import period_actions, tax_actions
 from billing import queries as billing
 from control_plane.audit.actor import system
 from control_plane.audit_topics import actions as audit_topics
+from control_plane.processes import setbacks
 from control_plane.reconciliation import forgetting
 from control_plane.topics import actions as topics
 from control_plane.topics import bin_actions as bins
 from control_plane.topics import queries as topic_queries
+from control_plane.topics.models import Topic
 from control_plane.webhooks import actions as webhooks
 from payments import former_payers
 from penstock.contract.errors import InvalidRequest, NotFound
@@ -27,6 +29,7 @@ TOPICS_PER_ROUND = 100
 """Topics of one tenant that are deleted in one round; the rest come with the next."""
 PURGED_PER_ROUND = 1_000
 """Topics of all tenants that are deleted from recycle bins in one round."""
+EMPTYING = "recycle bins"
 ACTOR = system("closing")
 BIN_ACTOR = system("recycle-bin")
 _log = logging.getLogger(__name__)
@@ -35,12 +38,12 @@ _log = logging.getLogger(__name__)
 def empty_bins() -> int:
     """One round over all topics whose time in the recycle bin is over; how many were deleted for good."""
     purged = 0
-    for topic in list(topic_queries.topics_to_purge()[:PURGED_PER_ROUND]):
-        try:
-            purged += bins.purge_due(BIN_ACTOR, topic)
-        except Exception:
-            # A fault of the service with one topic. The others must not wait for it.
-            _log.exception("a topic stays in the recycle bin", extra={"topic": topic.public_id})
+
+    def purge(topic: Topic) -> None:
+        nonlocal purged
+        purged += bins.purge_due(BIN_ACTOR, topic)
+
+    setbacks.each(EMPTYING, topic_queries.topics_to_purge(), purge, most=PURGED_PER_ROUND)
     return purged
 
 

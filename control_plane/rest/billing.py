@@ -27,7 +27,7 @@ from billing import (
     queries,
 )
 from billing.cut_delivery import KIND_CUT
-from billing.models import Invoice
+from billing.models import CreditNote, Invoice
 from control_plane import config
 from control_plane.api.pages import in_memory
 from control_plane.api.parameters import moment
@@ -205,9 +205,9 @@ class FocusView(TenantView):
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """What was invoiced and credited, as a file of FOCUS 1.2: by topic, day and price. With `from` and `to`: what
-        was issued in that time, and corrections of what was made void in it. Amounts of one InvoiceId add up to that
-        document's total, to 0 if it is void. A name that a spreadsheet would take as a formula begins with an
-        apostrophe.
+        was issued in that time, and corrections of what was made void in it. Amounts of one InvoiceId add up to what
+        that document charges or gives back, to 0 if it is void. A name that a spreadsheet would take as a formula
+        begins with an apostrophe.
         """
         first, end = in_order(moment(request, "from"), moment(request, "to"))
         rows = focus_exports.rows(
@@ -261,6 +261,26 @@ class CreditNoteView(TenantView):
     def get(self, request: Request, credit_note: str) -> Response:
         """One credit note: the invoice, its lines, the offsets that are lost."""
         return Response(shapes.CreditNoteShape(queries.credit_note(self.tenant, credit_note)).data)
+
+
+class CreditNotePdfView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="credit_notes_pdf",
+        parameters=[TENANT],
+        responses={(200, PDF): OpenApiTypes.BINARY, **problems(403, 404)},
+    )
+    def get(self, request: Request, credit_note: str) -> HttpResponse:
+        """The credit note as PDF."""
+        return credit_note_answer(queries.credit_note(self.tenant, credit_note))
+
+
+def credit_note_answer(note: CreditNote) -> HttpResponse:
+    """The credit note as a file to print."""
+    name = note.issuer_number or note.number
+    headers = _named(f"credit-note-{name}.pdf")
+    return HttpResponse(printing.printed_credit_note(note), content_type=PDF, headers=headers)
 
 
 class PriceBooksView(CallerView):

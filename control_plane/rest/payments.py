@@ -33,6 +33,10 @@ class ReceivableShape(serializers.Serializer[Any]):
     tenant = serializers.CharField(source="tenant.public_id")
     invoice = serializers.CharField(source="invoice.public_id")
     invoice_number = serializers.IntegerField(source="invoice.number")
+    issuer_number = serializers.CharField(
+        source="invoice.issuer_number",
+        help_text="The invoice's number over all tenants; empty: it is older than such numbers.",
+    )
     state = serializers.ChoiceField(choices=STATES)
     currency = serializers.CharField()
     minor_digits = serializers.IntegerField(source="invoice.price_book.document.minor_digits")

@@ -208,6 +208,7 @@ urlpatterns = [
     path("billing/reconciliation", payments.ReconciliationView.as_view()),
     path("credit-notes", billing.CreditNotesView.as_view()),
     path("credit-notes/<str:credit_note>", billing.CreditNoteView.as_view()),
+    path("credit-notes/<str:credit_note>/pdf", billing.CreditNotePdfView.as_view()),
     path("coupons", coupons.CouponsView.as_view()),
     path("coupons/<str:coupon>", coupons.CouponView.as_view()),
     path("redeemed-coupons", coupons.RedeemView.as_view()),

@@ -1,12 +1,7 @@
 """Makes evidence bundles: the service's own, or one with the log, which this machine reads with the tenant's key."""
 
-import os
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from rich.markup import escape
 
@@ -14,7 +9,7 @@ from penstock.cli.display import line
 from penstock.cli.output import progress
 from penstock.cli.rest import patient_client, settings
 from penstock.cli.rest_documents import RestDocuments
-from penstock.contract.errors import ConfigurationError
+from penstock.cli.whole_files import whole_file
 from penstock.rest.client import segment
 from penstock.verification.bundle_file import FORMAT, BundleWriter, Header
 from penstock.verification.bundle_recording import RecordedDocuments, RecordedReads
@@ -24,7 +19,7 @@ from penstock.verification.stamped_reads import StampedReads
 
 def evidence_without_log(invoice_id: str, file: Path, timeout: float) -> int:
     """The bundle as the service makes it; its bytes."""
-    with _whole(file) as out, patient_client() as rest:
+    with whole_file(file) as out, patient_client() as rest:
         return rest.download(f"/v1/invoices/{segment(invoice_id)}/evidence-bundle", out, timeout_s=timeout)
 
 
@@ -32,7 +27,7 @@ def evidence_with_log(invoice_id: str, file: Path, timeout: float) -> int:
     """The bundle of everything that a verification reads now, whatever it finds; its bytes."""
     chosen = settings(brokers=True)
     with (
-        _whole(file) as out,
+        whole_file(file) as out,
         patient_client(chosen) as rest,
         StampedReads(chosen, patience_s=timeout) as reads,
         progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
@@ -55,21 +50,3 @@ def evidence_with_log(invoice_id: str, file: Path, timeout: float) -> int:
         )
         writer.end()
         return writer.bytes
-
-
-@contextmanager
-def _whole(file: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name only when it is whole, and is for its owner alone: a bundle may hold messages."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
-    except OSError as error:
-        raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "w+b") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(name, file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

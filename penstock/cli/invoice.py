@@ -13,6 +13,7 @@ import click
 from penstock.cli.display import byte_text
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
+from penstock.cli.printed import invoice_pdf
 from penstock.cli.rest import patient_client
 from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.private_file import write_private
@@ -28,7 +29,10 @@ _DOCUMENT_S = 120.0
 
 @click.group(name="invoice", cls=Group, path=("invoice",))
 def invoice() -> None:
-    """Invoices: list, show, focus, evidence, anchor."""
+    """Invoices: list, show, pdf, focus, evidence, anchor."""
+
+
+invoice.add_command(invoice_pdf)
 
 
 @invoice.command("list", examples=["penstock invoice list"])
@@ -145,9 +149,9 @@ def invoice_focus(
     """Print invoices and credit notes as rows of FOCUS, the FinOps Open Cost and Usage Specification 1.2: CSV by topic,
     day and price.
 
-    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to that document's total; what
-    was made void has corrections, and adds up to 0. A name that a spreadsheet would take as a formula begins with an
-    apostrophe.
+    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to what that document charges
+    or gives back; what was made void has corrections, and adds up to 0. A name that a spreadsheet would take as a
+    formula begins with an apostrophe.
     """
     query = {"invoice": invoice_id, "from": _day_text(first), "to": _day_text(end)}
     with patient_client() as rest:

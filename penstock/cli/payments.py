@@ -82,11 +82,12 @@ def payment_receivables(state: str | None, token_file: Path | None, timeout: flo
         print_json({"receivables": receivables})
         return
     print_table(
-        ["tenant", "invoice", "state", "due", "open", "problem"],
+        ["tenant", "invoice", "number", "state", "due", "open", "problem"],
         [
             [
                 one["tenant"],
                 one["invoice"],
+                _number(one),
                 one["state"],
                 moment(one["due_at"]),
                 money(one, one["open_micro"]),
@@ -242,15 +243,21 @@ def _note(invoice: str, what: str, body: dict[str, str], token_file: Path | None
         )
 
 
+def _number(row: dict[str, Any]) -> str:
+    """The invoice's number over all tenants, or within its tenant where there is none."""
+    return row.get("issuer_number") or f"no. {row['invoice_number']}"
+
+
 def _print_receivable(row: dict[str, Any]) -> None:
     if current().json:
         print_json(row)
         return
     print_table(
-        ["invoice", "state", "due", "total", "credited", "paid", "refunded", "open"],
+        ["invoice", "number", "state", "due", "total", "credited", "paid", "refunded", "open"],
         [
             [
                 row["invoice"],
+                _number(row),
                 row["state"],
                 moment(row["due_at"]),
                 *(

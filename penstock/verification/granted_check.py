@@ -49,6 +49,8 @@ def _differences(
     rest = rules.rest_of(invoice, before)
     if note.ranges:
         yield "is granted, and names offsets that were lost"
+    if note.cut_id != invoice.cut.id:
+        yield f"names the cut {note.cut_id}, its invoice {invoice.cut.id}"
     if note.format != invoice.format:
         yield f"has format {note.format}, its invoice {invoice.format}"
     if not 0 < note.total_micro <= rest.left_micro:
@@ -65,15 +67,23 @@ def _differences(
     names = [(one.kind, one.name) for one in changes]
     if len(set(names)) < len(names) or len({line.meter for line in note.lines}) < len(note.lines):
         yield "credits a part of the invoice twice"
-    tax = 0
+    tax, taxes = 0, _taxes(invoice)
     for one in changes:
+        if one.meter:
+            yield f"changes the {one.kind} {one.name} of {one.meter}, which is of no meter"
         if one.kind == "tax":
             tax -= one.amount_micro
+            if one.name not in taxes:
+                yield f"changes a tax of {one.name}, which the invoice does not have"
         elif one.kind not in rules.CREDITABLE:
             yield f"changes the {one.kind} {one.name}, which a granted credit does not"
         elif not 0 < -one.amount_micro <= rules.left_of_charge(one.kind, one.name, invoice, before):
             yield f"credits {-one.amount_micro} of the {one.kind} {one.name}, and less was left of it"
     whole = 0 if note.granted is UNSET else note.granted.amount_micro
+    coin = rules.coin_of(invoice.minor_digits)
+    amounts = [line.amount_micro for line in note.lines] + [one.amount_micro for one in changes] + [whole]
+    if any(amount % coin for amount in amounts):
+        yield f"credits a part of the smallest amount with {invoice.minor_digits} places"
     parts = sum(line.amount_micro for line in note.lines) - sum(one.amount_micro for one in changes)
     if whole and parts != tax:
         yield "credits parts of the invoice and an amount of the whole"
@@ -83,3 +93,8 @@ def _differences(
         yield f"credits {note.total_micro}, and its parts are {parts + whole}"
     if tax != rules.expected_tax(note, rest):
         yield f"credits a tax of {tax}, {rules.expected_tax(note, rest)} are due"
+
+
+def _taxes(invoice: InvoiceDocument) -> list[str]:
+    charges = () if invoice.charges is UNSET else invoice.charges
+    return [one.name for one in charges if one.kind == "tax"]

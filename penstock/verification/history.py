@@ -20,14 +20,11 @@ from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
 from penstock.verification.anchors import Anchor, DayAnchors
-from penstock.verification.charges_check import AssignedPrices
 from penstock.verification.claims import cut_ends, where_of
 from penstock.verification.commitments import ChainPoint, Commitments, KeptCut, Notes
 from penstock.verification.findings import Kind, Problem
 
 CHAIN = "billing chain"
-NOTED_LATE_MS = 3_600_000
-"""New prices that brokers noted later than so long after a period's start may have been made up afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,78 +370,6 @@ def before_of(previous: InvoiceDocument | None) -> dict[Any, CutEnd]:
     return {} if previous is None else {end.where: end for end in cut_ends(previous.cut.readings)}
 
 
-def check_prices(
-    invoice: InvoiceDocument, position: ChainPosition, chain: BillingChain, price_book_sha256: str | None
-) -> tuple[AssignedPrices | None, list[Problem]]:
-    """The prices that the invoice must be rated with, and what is wrong with them."""
-    problems: list[Problem] = []
-    due: int | None = None
-    for sequence, prices in chain.prices.items():
-        if sequence > position.entry.sequence or prices.effective_from_ms > invoice.period_start_ms:
-            continue
-        if due is None or prices.effective_from_ms >= chain.prices[due].effective_from_ms:
-            due = sequence
-    if due is None:
-        message = "no prices were assigned for its period"
-        return None, [Problem(kind=Kind.PRICE_DIFFERS, where=invoice.id, message=message)]
-    prices = chain.prices[due]
-    assigned = AssignedPrices.of(prices)
-    book = assigned.book
-    where = f"price book {book.name} {book.version}"
-    kept = position.previous_cut
-    if kept is None and position.previous is None:
-        if due != 1:
-            problems.append(
-                _price(
-                    where, f"was assigned by entry {due}; a tenant's first period has the prices of entry 1"
-                )
-            )
-    elif kept is None or kept.billing is None:
-        problems.append(
-            Problem(
-                kind=Kind.UNCOMMITTED,
-                where=where,
-                message="the brokers keep nothing of when it was assigned",
-            )
-        )
-    elif due > kept.billing.sequence:
-        problems.append(
-            _price(
-                where,
-                f"was assigned by entry {due}, after the period had begun (brokers noted {kept.billing.sequence})",
-            )
-        )
-    elif due > position.noted_before and kept.kept_ms > invoice.period_start_ms + NOTED_LATE_MS:
-        late_h = (kept.kept_ms - invoice.period_start_ms) // 3_600_000
-        problems.append(
-            Problem(
-                kind=Kind.UNCOMMITTED,
-                where=where,
-                message=f"is new with this period, and the brokers noted it {late_h} hours after the period had begun",
-            )
-        )
-    for said, is_due, what in (
-        (invoice.price_book_sha256, book.sha256, "prices of the hash"),
-        (invoice.currency, book.currency, "the currency"),
-        (invoice.minor_digits, book.minor_digits, "minor digits"),
-    ):
-        if said != is_due:
-            problems.append(_price(where, f"the invoice names {what} {said}, {is_due} is assigned"))
-    if price_book_sha256 is not None and book.sha256 != price_book_sha256:
-        problems.append(_price(where, f"has the hash {book.sha256}, {price_book_sha256} was promised"))
-    return assigned, problems
-
-
-def earlier_prices(chain: BillingChain, prices: AssignedPrices) -> list[PricesDocument]:
-    """Those that the chain assigned before these."""
-    found = []
-    for _, document in sorted(chain.prices.items()):
-        if document_sha256(document) == prices.sha256:
-            break
-        found.append(document)
-    return found
-
-
 def notes_since_previous(chain: BillingChain, position: ChainPosition) -> list[CreditNoteDocument]:
     """The credit notes between the previous invoice's entry and this invoice's."""
     first = 0 if position.previous is None else position.previous.sequence
@@ -453,7 +378,12 @@ def notes_since_previous(chain: BillingChain, position: ChainPosition) -> list[C
 
 def credits_of(chain: BillingChain, invoice: InvoiceDocument) -> list[CreditNoteDocument]:
     """Every credit note of the invoice, in the order of the chain."""
-    return [note for _, note in sorted(chain.credit_notes.items()) if note.invoice.id == invoice.id]
+    return [note for note in all_credits(chain) if note.invoice.id == invoice.id]
+
+
+def all_credits(chain: BillingChain) -> list[CreditNoteDocument]:
+    """Every credit note of the tenant, in the order of the chain."""
+    return [note for _, note in sorted(chain.credit_notes.items())]
 
 
 def check_lost_before(

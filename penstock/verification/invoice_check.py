@@ -187,6 +187,9 @@ def check_shown(
         due["charges"] = [plain(one) for one in invoice.charges]
     elif "charges" in shown:
         due["charges"] = []
+    # A service of before there were such numbers shows none.
+    if invoice.issuer_number is not UNSET or "issuer_number" in shown:
+        due["issuer_number"] = "" if invoice.issuer_number is UNSET else invoice.issuer_number
     # A service of the release before does not say whether it is void.
     void_at = shown.get("void_at")
     if void_at is not None and _moment(void_at) is None:

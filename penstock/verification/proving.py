@@ -12,7 +12,15 @@ from penstock.receipts import Receipts
 from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 from penstock.rules.names import AUDIT_TOPIC
-from penstock.verification import charges_check, granted_check, history, invoice_check, measured_check
+from penstock.verification import (
+    charges_check,
+    granted_check,
+    history,
+    invoice_check,
+    measured_check,
+    numbering_check,
+    prices_check,
+)
 from penstock.verification.anchors import Anchor
 from penstock.verification.claims import PartitionClaim, claims_of, where_of
 from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
@@ -150,9 +158,11 @@ def _prove_once(
     if position.previous is not None:
         previous = _issued(documents, position.previous.object_id)
         problems += history.check_previous(invoice, previous, position, commitments)
+    problems += numbering_check.check_invoice_number(invoice, previous)
+    problems += numbering_check.check_credit_numbers(invoice, history.all_credits(chain))
     first_of_all = position.previous is None and (position.cut is None or not position.cut.start_ms)
     before = None if previous is None and not first_of_all else history.before_of(previous)
-    prices, wrong_prices = history.check_prices(invoice, position, chain, price_book_sha256)
+    prices, wrong_prices = prices_check.check_prices(invoice, position, chain, price_book_sha256)
     problems += wrong_prices
     if prices is None:
         raise InvalidRequest(f"{invoice_id}: {wrong_prices[0].message}")
@@ -164,7 +174,7 @@ def _prove_once(
     notes_since = history.notes_since_previous(chain, position)
     problems += charges_check.check_returns(notes_since)
     returned = charges_check.returned_by(notes_since)
-    earlier = history.earlier_prices(chain, prices)
+    earlier = prices_check.earlier_prices(invoice, position, chain)
     due = charges_check.due_charges(invoice, prices, quantities, previous, returned, earlier)
     problems += invoice_check.check_lines(invoice, prices.book, due.charged.total_micro)
     problems += charges_check.check_charges(invoice, prices, due)

@@ -270,6 +270,28 @@ def test_who_is_allowed_by_entries_alone_allows_nothing_else(
     assert denied.rights() == before
 
 
+def test_an_account_does_not_come_back_without_what_denied_its_group(denied: Denied) -> None:
+    """While it is away it is in no comparison, and a key of it would be made by someone who does not know."""
+    free = "service_account:{free}".format(**denied.ids)
+    group = denied.owner("POST", "principal-groups", {"name": "others", "members": [free]})["id"]
+    entries = [
+        denied.owner("POST", "acls", deny(f"group:{group}", name))["id"] for name in ("secrets", "payroll")
+    ]
+    assert denied.by_key("DELETE", f"acls/{entries[0]}").status == 403
+    assert denied.by_key("DELETE", "service-accounts/{free}").status == 204
+    assert denied.by_key("DELETE", f"acls/{entries[0]}").status == 202, "no one gains by it"
+    before = denied.rights()
+    answer = denied.by_key("POST", "service-accounts/{free}/restore")
+    assert answer.status == 403 and "would come back with what" in answer.body["detail"], answer.body
+    assert denied.rights() == before
+    denied.owner("POST", "service-accounts/{free}/restore".format(**denied.ids))
+
+
+def test_an_account_that_may_no_more_than_the_key_comes_back(denied: Denied) -> None:
+    assert denied.by_key("DELETE", "service-accounts/{narrow}").status == 204
+    assert denied.by_key("POST", "service-accounts/{narrow}/restore").status < 300
+
+
 def test_what_it_may_itself_it_may_give(denied: Denied) -> None:
     till, free = (f"service_account:{denied.ids[name]}" for name in ("till", "free"))
     for name, resource in (("", "tenant"), ("orders", "topic")):

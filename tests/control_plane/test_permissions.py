@@ -242,6 +242,7 @@ MAY = {
     ("GET", "v1/invoices/<str:invoice>/payment"): INVOICES,
     ("GET", "v1/invoices/<str:invoice>/evidence-bundle"): INVOICES,
     ("GET", "v1/invoices/<str:invoice>/pdf"): INVOICES,
+    ("GET", "v1/credit-notes/<str:credit_note>/pdf"): INVOICES,
     ("GET", "v1/billing/focus"): INVOICES,
     ("GET", "v1/payments"): INVOICES,
     ("GET", "v1/billing-account"): INVOICES,

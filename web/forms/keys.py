@@ -15,7 +15,40 @@ LIFETIMES = {"30": 30, "90": 90, "365": 365, "never": None}
 """Days; None: the key never expires."""
 
 
-class KeyForm(ConsoleForm):
+class _LivingKeyForm(ConsoleForm):
+    """How long the key lives."""
+
+    lifetime = Choice(
+        label="Expires after",
+        initial="90",
+        choices=[("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("never", "never")],
+    )
+
+    @property
+    def days(self) -> int | None:
+        return LIFETIMES[self.cleaned_data["lifetime"]]
+
+
+class VerifyingKeyForm(_LivingKeyForm):
+    """A name, a lifetime, and the topics whose invoices' rows the key proves."""
+
+    name = Text(
+        label="Name",
+        help_text="Say who checks invoices with it, for instance: auditor of 2026.",
+        widget=forms.TextInput({"maxlength": KEY_NAME_LENGTH_MAX, "autofocus": True}),
+    )
+    topic_prefix = Text(
+        label="Topics that begin with",
+        help_text="Empty means all topics: an invoice is proven as a whole only then.",
+        required=False,
+        widget=forms.TextInput(
+            {"maxlength": TOPIC_NAME_LENGTH_MAX, "spellcheck": "false", "autocapitalize": "off"}
+        ),
+    )
+    field_order = ("name", "lifetime", "topic_prefix")
+
+
+class KeyForm(_LivingKeyForm):
     """A name, a lifetime, and what the key may do."""
 
     name = Text(
@@ -27,11 +60,6 @@ class KeyForm(ConsoleForm):
         label="Acts for",
         required=False,
         help_text="Keys of a service account stay when you leave.",
-    )
-    lifetime = Choice(
-        label="Expires after",
-        initial="90",
-        choices=[("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("never", "never")],
     )
     scope = Choice(
         label="May do",
@@ -74,10 +102,6 @@ class KeyForm(ConsoleForm):
         else:
             self.pass_over("topic_prefix", "operations")
         return self.cleaned_data
-
-    @property
-    def days(self) -> int | None:
-        return LIFETIMES[self.cleaned_data["lifetime"]]
 
     @property
     def operations_bound(self) -> list[str]:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from billing import focus, focus_exports, queries, tax_actions, tax_shown
 from control_plane import config
-from control_plane.rest.billing import bundle_answer, pdf_answer
+from control_plane.rest.billing import bundle_answer, credit_note_answer, pdf_answer
 from control_plane.rest.billing_shapes import CreditNoteShape, InvoiceShape
 from payments import queries as payments
 from penstock.contract.errors import NotFound, PenstockError
@@ -109,6 +109,13 @@ def file(request: HttpRequest, access: TenantAccess, invoice: str, form: str) ->
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="invoice-{row.number}.csv"'},
     )
+
+
+@in_tenant(Permission.INVOICES_READ)
+@require_safe
+def credit_note_file(request: HttpRequest, access: TenantAccess, credit_note: str) -> HttpResponse:
+    """The credit note as PDF."""
+    return credit_note_answer(queries.credit_note(access.tenant, credit_note))
 
 
 @in_tenant(Permission.INVOICES_READ)

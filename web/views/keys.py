@@ -1,5 +1,6 @@
 """API keys: list, create (shown once), rotate, revoke."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
@@ -27,6 +28,15 @@ from web.tenant_access import TenantAccess, in_tenant
 PER_PAGE = 50
 SOON = timedelta(days=7)
 """The list marks keys that expire within this time, unless their whole lifetime is short."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """The page that lists a key, and which entry of the menu it belongs to."""
+
+    name: str
+    url: str
+    here: str
 
 
 @in_tenant(Permission.KEYS_READ)
@@ -107,15 +117,22 @@ def rotate_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResp
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResponse:
     """Revoke the key. It is refused from now on, on open streams too."""
-    row = queries.key(access.tenant, key)
+    return revoked(
+        request, access, queries.key(access.tenant, key), KeyList("Keys", access.url("keys"), "keys")
+    )
+
+
+def revoked(request: HttpRequest, access: TenantAccess, row: ApiKey, of: KeyList) -> HttpResponse:
+    """The question whether to revoke, or the list that comes after it."""
     if request.method == "POST":
         revoked = tenant_actions.revoke_key(access.actor, row)
         delivered = in_request.deliver_now(tenant_actions.KIND_KEY, revoked.public_id, revoked.generation)
         text = f"{row.name} is revoked: every broker refuses it."
         if not delivered:
             text = f"{row.name} is revoked; the brokers will refuse it in a moment."
-        return notices.put(redirect(access.url("keys")), text, "ok" if delivered else "caution")
-    return render(request, "web/key_revoke.html", {"here": "keys", "key": row, "state": state_of(row)})
+        return notices.put(redirect(of.url), text, "ok" if delivered else "caution")
+    context = {"here": of.here, "list": of, "key": row, "state": state_of(row)}
+    return render(request, "web/key_revoke.html", context)
 
 
 def state_of(row: ApiKey) -> tuple[str, str]:
@@ -134,15 +151,24 @@ def state_of(row: ApiKey) -> tuple[str, str]:
 
 
 def shown_once(
-    request: HttpRequest, access: TenantAccess, key: ApiKey, text: str, old: ApiKey | None = None
+    request: HttpRequest,
+    access: TenantAccess,
+    key: ApiKey,
+    text: str,
+    old: ApiKey | None = None,
+    of: KeyList | None = None,
 ) -> HttpResponse:
-    """The new key. Raises what the brokers refused it with for good; it is withdrawn then."""
+    """The new key. Raises what the brokers refused it with for good; it is withdrawn then. `of`: the list it is in,
+    where that is not the one of all keys.
+    """
+    of = of or KeyList("Keys", access.url("keys"), "keys")
     withdraw = partial(actions.withdraw_key, access.actor, key)
     delivered = in_request.deliver_or_take_back(
         tenant_actions.KIND_KEY, key.public_id, key.generation, withdraw
     )
     context = {
-        "here": "keys",
+        "here": of.here,
+        "list": of,
         "key": key,
         "text": text,
         "old": old,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rest_framework.renderers import JSONRenderer
 
-from billing import exclusion_actions, service_level_pdf, service_level_reports
+from billing import exclusion_actions, service_level_actions, service_level_pdf, service_level_reports
 from billing.service_level_models import ServiceExclusion
 from control_plane.audit import queries as audit
 from control_plane.rest.service_levels import ServiceLevelShape
@@ -87,6 +87,41 @@ def test_every_tenant_reads_in_its_audit_log_and_its_report_what_will_be_exclude
     exclusion_actions.tell_tenants(FIRST)
     assert said(other) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
     assert service_level_reports.month_report(acme, MONTH, END).announced == ()
+
+
+def told(tenant: Tenant) -> list[str]:
+    entries = audit.entries(tenant.public_id).filter(action__startswith="sla_exclusion.")
+    return [entry.action for entry in entries.order_by("sequence")]
+
+
+def test_a_tenant_that_comes_after_the_announcement_reads_it_in_its_audit_log(world: World) -> None:
+    acme = made(world)
+    row = excluded(None, END, END + timedelta(hours=1), "moves the racks")
+    assert exclusion_actions.tell_tenants(FIRST) == 1
+    young, late = made(world, "young"), made(world, "late")
+    Tenant.objects.filter(pk=young.pk).update(created_at=END - timedelta(days=2))
+    Tenant.objects.filter(pk=late.pk).update(created_at=END + timedelta(hours=1))
+    assert exclusion_actions.tell_tenants(END - timedelta(days=1)) == 1
+    assert told(acme) == told(young) == ["sla_exclusion.create"]
+    assert told(late) == [], "it came when the excluded time was over"
+    exclusion_actions.withdraw(TESTER, row.public_id, END - timedelta(days=1))
+    after = made(world, "after")
+    Tenant.objects.filter(pk=after.pk).update(created_at=END - timedelta(hours=1))
+    exclusion_actions.tell_tenants(END)
+    assert told(young) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
+    assert told(after) == [], "it was withdrawn before"
+
+
+def test_no_month_is_posted_whose_exclusion_is_not_in_the_tenants_audit_log(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    world.spark()
+    world.bill()
+    excluded(None, FIRST, FIRST + timedelta(hours=1), now=FIRST - NOTICE)
+    with pytest.raises(InvalidRequest, match="its audit log does not have exclusion"):
+        service_level_actions.post_month(acme, FIRST, DUE)
+    exclusion_actions.tell_tenants(DUE)
+    assert service_level_actions.post_month(acme, FIRST, DUE) is not None
 
 
 def test_what_was_declared_afterwards_by_an_older_release_excludes_nothing_that_was_past(

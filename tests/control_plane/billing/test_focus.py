@@ -321,7 +321,7 @@ def note_of(invoice: documents.InvoiceDocument) -> documents.CreditNoteDocument:
 
 def test_a_credit_note_corrects_the_invoices_period_in_the_month_of_its_issue() -> None:
     invoice = invoice_of(GRADUATED, {("orders", 0, 1): (3_000, 10**9)})
-    rows = list(focus.credit_note_rows(note_of(invoice), invoice, PARTIES))
+    rows = list(focus.credit_note_rows(note_of(invoice), invoice, PARTIES, left_micro=invoice.total_micro))
     for row in rows:
         assert_is_of_focus(row)
         assert row["ChargeClass"] == "Correction" and row["x_CorrectedInvoiceId"] == "inv_1"
@@ -364,7 +364,7 @@ def test_the_validator_of_the_specification_finds_nothing_of_the_file(tmp_path: 
         pytest.skip("FOCUS_VALIDATOR does not name the program of the package focus-validator 1.0.0")
     invoice = invoice_of(GRADUATED, {("orders", 0, 1): (3_000, 10**9), ("logs", 0, 3): (5, 100)})
     rows = [*focus.invoice_rows(invoice, GRADUATED, PARTIES)]
-    rows += focus.credit_note_rows(note_of(invoice), invoice, PARTIES)
+    rows += focus.credit_note_rows(note_of(invoice), invoice, PARTIES, left_micro=invoice.total_micro)
 
     def failed(written: list[focus.Row]) -> set[str]:
         file = tmp_path / "focus.csv"

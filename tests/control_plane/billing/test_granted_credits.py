@@ -8,7 +8,16 @@ import msgspec
 import pytest
 from django.test import Client
 
-from billing import cost_periods, focus, focus_exports, granted_credits, invoice_pdf, price_actions
+from billing import (
+    cost_periods,
+    credit_note_pdf,
+    focus,
+    focus_exports,
+    granted_credits,
+    invoice_pdf,
+    paper,
+    price_actions,
+)
 from billing.granted_credits import PartAsked
 from billing.models import BillingEntry, CreditNote, Invoice
 from control_plane.audit import queries as audit
@@ -18,7 +27,7 @@ from payments import queries as payments
 from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, InvalidRequest
 from penstock.verification import granted_check
-from tenants.models import Tenant
+from tenants.models import Membership, Tenant
 from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import (
     FIRST,
@@ -32,7 +41,7 @@ from tests.control_plane.billing.test_terms import (
     terms,
 )
 from tests.control_plane.billing.world import TESTER, Part, World
-from tests.control_plane.world import call, make_house
+from tests.control_plane.world import call, make_house, make_person
 
 CENT = 10_000
 
@@ -331,6 +340,11 @@ def test_a_loss_that_is_seen_after_a_credit_was_granted_gives_back_no_more_than_
     assert sum(note.total_micro for note in CreditNote.objects.all()) > row.total_micro
     page = invoice_pdf.invoice_page(second, printing.issuer(), printing.standing(second))
     assert '<td class="num">0.00 USD</td>' in page.partition("Remains")[2]
+    rows = list(focus_exports.rows(acme, issuer="P", first=None, end=None, invoice=second.public_id))
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == 0, "no more than the invoice is given back"
+    adjusted = [row for row in rows if row["ChargeCategory"] == "Adjustment"]
+    assert [row["InvoiceId"] for row in adjusted] == [by_loss.get().public_id]
+    assert sum(Decimal(row["BilledCost"]) for row in rows if row["InvoiceId"] == by_loss.get().public_id) == 0
 
 
 def test_a_loss_after_a_line_was_credited_is_credited_as_it_was_billed(world: World, acme: Tenant) -> None:
@@ -342,3 +356,42 @@ def test_a_loss_after_a_line_was_credited_is_credited_as_it_was_billed(world: Wo
     cut(world, acme, NEW, 1, lost=LOST, start=SECOND.end)
     assert CreditNote.objects.filter(invoice=second).count() == 2
     assert problems_of(second, first) == []
+
+
+def test_a_credit_note_is_printed_with_seller_buyer_number_reason_lines_and_tax(
+    acme: Tenant, invoice: Invoice
+) -> None:
+    parts = (PartAsked(id="messages_in", amount_micro=100 * CENT),)
+    note = granted_credits.grant_credit(
+        TESTER, invoice, reference="T-1", reason="late <support>", parts=parts
+    )
+    page = credit_note_pdf.credit_note_page(note, paper.Issuer(name="Renamed", lines=()))
+    document = document_of(invoice)
+    assert isinstance(document.seller, documents.Party) and document.seller.name in page
+    for text in ("Credit note CN-000001", document.issuer_number, "late &lt;support&gt;", "acme", "Messages in",
+                 "1.00 USD", "Before tax", "Tax DE, 19 %", "0.19 USD", "Total credited", "1.19 USD",
+                 note.public_id):  # fmt: skip
+        assert str(text) in page, text
+    assert "Renamed" not in page
+    whole = granted(invoice, reference="T-2", amount_micro=119 * CENT)
+    page = credit_note_pdf.credit_note_page(whole, paper.Issuer(name="", lines=()))
+    assert "The whole invoice" in page and "1.19 USD" in page
+
+
+def test_a_credit_note_is_a_pdf_over_rest_and_in_the_console(acme: Tenant, invoice: Invoice) -> None:
+    note = granted(invoice, amount_micro=CENT)
+    operator = make_house("other").credentials[Standing.OPERATOR]
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=acme, person=person, role="owner")
+    client = Client()
+    client.cookies["penstock"] = token
+    address = f"/t/acme/credit-notes/{note.public_id}.pdf"
+    assert address in client.get(f"/t/acme/invoices/{invoice.public_id}").content.decode()
+    answer = client.get(address)
+    assert answer.content.startswith(b"%PDF-")
+    assert answer["Content-Disposition"] == 'attachment; filename="credit-note-CN-000001.pdf"'
+    headers = {"Authorization": f"Bearer {operator}", "Penstock-Tenant": acme.public_id}
+    rest = Client().get(f"/v1/credit-notes/{note.public_id}/pdf", headers=headers)
+    assert (rest.status_code, rest["Content-Type"]) == (200, "application/pdf")
+    unknown = Client().get("/v1/credit-notes/cn_none/pdf", headers=headers)
+    assert unknown.status_code == 404

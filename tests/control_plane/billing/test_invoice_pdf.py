@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from billing import invoice_pdf, terms_actions
+from billing import invoice_pdf, paper, terms_actions
 from billing.models import Invoice
 from control_plane import config
 from penstock.rules.timestamps import time_ms
@@ -17,7 +17,7 @@ from tests.control_plane.billing.world import TESTER, Part, World
 pytestmark = pytest.mark.django_db
 
 HOSTILE = "<img src='file:///etc/passwd'>"
-ISSUER = invoice_pdf.Issuer(name="Sluice & Sons", lines=["1 Quay Road", HOSTILE])
+ISSUER = paper.Issuer(name="Sluice & Sons", lines=["1 Quay Road", HOSTILE])
 NOW = datetime.now(UTC)
 
 

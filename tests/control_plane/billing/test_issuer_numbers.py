@@ -8,11 +8,12 @@ import pytest
 from django.db import transaction
 from django.test import Client
 
-from billing import granted_credits, invoice_pdf, issuer_numbers, tax_actions
+from billing import granted_credits, invoice_pdf, issuer_numbers, paper, tax_actions
 from billing.models import CreditNote, Invoice
 from control_plane import config
 from payments import actions as receivables
 from penstock.contract import documents
+from penstock.rules.issuer_numbers import INVOICES
 from tenants.models import Membership
 from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import document_of
@@ -65,7 +66,7 @@ def test_numbers_of_all_tenants_are_one_sequence_without_gaps(world: World) -> N
 
 def test_a_number_whose_document_is_rolled_back_is_given_again(world: World) -> None:
     with pytest.raises(ZeroDivisionError), transaction.atomic():
-        issuer_numbers.next_number(issuer_numbers.INVOICES)
+        issuer_numbers.next_number(INVOICES)
         _ = 1 // 0
     (made,) = issued(world, "acme")
     assert made.issuer_number == "INV-000001"
@@ -101,7 +102,7 @@ def test_seller_and_buyer_are_frozen_into_the_invoice_and_printed(
     )
     page = invoice_pdf.invoice_page(
         invoice,
-        invoice_pdf.Issuer(name="Renamed", lines=(), bank_lines=("IBAN IE12 3456",)),
+        paper.Issuer(name="Renamed", lines=(), bank_lines=("IBAN IE12 3456",)),
         invoice_pdf.Standing(state="past due", open_micro=1_000_000),
     )
     for text in ("INV-000001", "Acme Handels-GmbH", "10115 Berlin", "DE123456789", "Sluice Ltd.", "1 Quay Road",
@@ -110,7 +111,7 @@ def test_seller_and_buyer_are_frozen_into_the_invoice_and_printed(
     assert "Renamed" not in page and "Other SE" not in page
     paid = invoice_pdf.invoice_page(
         invoice,
-        invoice_pdf.Issuer(name="", lines=(), bank_lines=("IBAN IE12 3456",)),
+        paper.Issuer(name="", lines=(), bank_lines=("IBAN IE12 3456",)),
         invoice_pdf.Standing(state="paid"),
     )
     assert "IBAN" not in paid

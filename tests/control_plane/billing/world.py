@@ -184,7 +184,7 @@ class World:
     def bill(self) -> dict[str, str]:
         """Import what is new and finalize what is complete; what became of the data sets."""
         told = import_actions.import_data_sets(FolderStore(self.datasets))
-        for cut in queries.cuts_to_finalize(100):
+        for cut in queries.drafts_to_finalize().order_by("pk").values_list("public_id", flat=True):
             invoice_actions.finalize(cut)
         return told
 

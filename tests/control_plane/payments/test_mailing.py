@@ -6,12 +6,15 @@ import msgspec
 import pytest
 from django.test import Client
 
-from billing import tax_actions
+from billing import granted_credits, tax_actions
 from billing.models import Invoice
 from control_plane import config
+from control_plane.audit import queries as audit
 from control_plane.mail import sending
 from control_plane.mail.models import Mail
-from payments import actions, printing
+from control_plane.processes import setbacks
+from control_plane.processes.models import Setback
+from payments import actions, printing, tasks
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.payment_words import PAYMENT_WORDS
 from tenants.models import Membership, Tenant
@@ -78,6 +81,71 @@ def test_the_billing_profile_says_where_invoices_go_and_whether_they_are_sent(wo
     profile(other.tenant, no_mail=True)
     worker()
     assert Mail.objects.count() == 1 and not asked(other).mail_due
+
+
+def test_a_credit_note_goes_once_to_the_same_people_with_its_pdf_and_why(world: World) -> None:
+    invoice = made(world)
+    worker()
+    Mail.objects.all().delete()
+    granted_credits.grant_credit(
+        TESTER, invoice, reference="T-1", reason="late support", amount_micro=1_000_000
+    )
+    granted_credits.grant_credit(TESTER, invoice, reference="T-2", reason="goodwill", amount_micro=2_000_000)
+    worker(4)
+    first, second = Mail.objects.order_by("pk")
+    assert (first.to, first.subject) == ("owner@acme.example", "Credit note CN-000001 of acme")
+    text = " ".join(first.text.split())
+    assert "1.00 USD of invoice INV-000001 of acme are credited: late support." in text
+    assert "are still to be paid" in text
+    (attached,) = sending.message_of(first).attachments
+    assert (attached[0], attached[2]) == ("CN-000001.pdf", "application/pdf")
+    assert bytes(attached[1]).startswith(b"%PDF-")
+    assert second.subject == "Credit note CN-000002 of acme"
+    assert audit.entries(invoice.tenant.public_id).filter(action="credit_note.mail").count() == 2
+
+
+def test_credit_notes_are_not_sent_where_the_billing_profile_wants_no_mail(world: World) -> None:
+    invoice = made(world)
+    profile(invoice.tenant, no_mail=True)
+    granted_credits.grant_credit(
+        TESTER, invoice, reference="T-1", reason="late support", amount_micro=1_000_000
+    )
+    worker(2)
+    assert not Mail.objects.exists() and asked(invoice).notes_mailed == 1
+
+
+def test_twenty_invoices_that_cannot_be_printed_hold_no_other_mail_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = [issued(world, "bad"), issued(world, "worse")]
+    for invoice in bad:
+        Membership.objects.create(
+            tenant=invoice.tenant, person=make_person(f"{invoice.tenant.name}@x.example")[0], role="owner"
+        )
+    good = made(world)
+    monkeypatch.setattr(tasks, "MAILED_MAX", 2)
+    broken = {invoice.pk for invoice in bad}
+    whole = printing.printed
+
+    def printed(invoice: Invoice) -> bytes:
+        if invoice.pk in broken:
+            raise RuntimeError("the printer burns")
+        return whole(invoice)
+
+    monkeypatch.setattr(printing, "printed", printed)
+    worker()
+    assert not Mail.objects.exists(), "the oldest two had their turn"
+    worker()
+    assert [mail.to for mail in Mail.objects.all()] == ["owner@acme.example"]
+    assert setbacks.counts() == {tasks.MAILING: 2}
+    assert not tasks.round_has_work(), "what rests wakes no round"
+    broken.clear()
+    worker()
+    assert Mail.objects.count() == 1, "the others rest"
+    Setback.objects.update(retry_at=datetime.now(UTC))
+    worker()
+    assert Mail.objects.count() == 3 and setbacks.counts() == {}
+    assert asked(good).mail_due is False
 
 
 def test_an_invoice_that_was_asked_for_before_there_was_such_mail_is_not_sent(world: World) -> None:

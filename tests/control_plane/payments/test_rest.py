@@ -33,7 +33,7 @@ def test_without_stripe_everything_says_so_and_operators_note_payments(world: Wo
     listed = call("GET", "/v1/payments", token=operator, tenant=tenant).body["items"]
     assert [(one["reference"], one["amount_micro"]) for one in listed] == [("bank 1", invoice.total_micro)]
     found = call("GET", "/v1/billing/receivables?state=paid", token=operator).body["items"]
-    assert [one["invoice"] for one in found] == [invoice.public_id]
+    assert [(one["invoice"], one["issuer_number"]) for one in found] == [(invoice.public_id, "INV-000001")]
     assert call("GET", "/v1/billing/receivables?state=open", token=operator).body["items"] == []
     assert call("GET", "/v1/billing/receivables?state=rich", token=operator).status == 400
     assert call("POST", f"{path}/void", {"reason": "no"}, token=operator).status == 400

@@ -10,7 +10,7 @@ import pytest
 import stripe
 from django.test import Client
 
-from billing import invoice_pdf, price_actions, tax_actions, tax_shown
+from billing import invoice_pdf, paper, price_actions, tax_actions, tax_shown
 from billing.models import CreditNote, Invoice
 from billing.tax_models import TaxAddress, TaxCalculation
 from control_plane import config
@@ -118,9 +118,7 @@ def test_a_draft_waits_for_an_address_and_its_tax_and_is_proven_with_what_stripe
     assert second.total_micro == 8_330_000
     assert proof(second, first) == [f"stated: 1.33 are what Stripe Tax says in {calculation['id']}"]
     assert calculation["tax_date"] == int(second.cut.period_end.timestamp())
-    page = invoice_pdf.invoice_page(
-        second, invoice_pdf.Issuer(name="Penstock", lines=()), invoice_pdf.Standing()
-    )
+    page = invoice_pdf.invoice_page(second, paper.Issuer(name="Penstock", lines=()), invoice_pdf.Standing())
     (row,) = tax_shown.shown(statement).rows
     assert (row.taxable_micro, row.amount_micro, row.reason) == (7_000_000, 1_330_000, "standard rated")
     assert "19" in row.tax and "DE" in row.where

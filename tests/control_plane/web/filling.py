@@ -235,6 +235,7 @@ def _keys(tenant: Tenant, owner: Person, numbers: range) -> None:
             secret_hmac="",
             scram={},
             maker=owner,
+            verifies=number % 2 == 0,
         )
         for number in numbers
     )

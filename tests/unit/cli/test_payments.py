@@ -10,7 +10,8 @@ from penstock.cli.__main__ import cli
 from tests.integration.rest.little_server import Answer, Asked, LittleServer, little_server
 
 RECEIVABLE = {
-    "tenant": "tn_1", "invoice": "inv_1", "state": "past_due", "currency": "USD", "minor_digits": 2,
+    "tenant": "tn_1", "invoice": "inv_1", "invoice_number": 4, "issuer_number": "INV-000012",
+    "state": "past_due", "currency": "USD", "minor_digits": 2,
     "total_micro": 49_010_000, "credited_micro": 1_000_000, "paid_micro": 0, "refunded_micro": 0,
     "open_micro": 48_010_000, "overpaid_micro": 0, "due_at": "2026-01-15T00:00:00+00:00",
     "pay_url": "https://invoice.example/1", "problem": "visa ending in 4242 was declined",
@@ -54,8 +55,13 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleServer]:
     ("arguments", "path", "body", "said"),
     [
         (["list"], "/v1/payments", None, "payment\tbank\tBANK 1\t48.01 USD"),
-        (["show", "inv_1"], "/v1/invoices/inv_1/payment", None, "past_due"),
-        (["receivables", "--state", "past_due"], "/v1/billing/receivables", None, "48.01 USD"),
+        (["show", "inv_1"], "/v1/invoices/inv_1/payment", None, "inv_1\tINV-000012\tpast_due"),
+        (
+            ["receivables", "--state", "past_due"],
+            "/v1/billing/receivables",
+            None,
+            "inv_1\tINV-000012\tpast_due",
+        ),
         (
             ["paid", "inv_1", "--reference", "B 1"],
             "/v1/billing/receivables/inv_1/paid",

@@ -147,7 +147,9 @@ def _shown(service: Service) -> Any:
 
 
 _ALL = ("inv_1", "inv_2", "inv_3")
+_FOUR = (*_ALL, "inv_4")
 _PLAIN, _CHARGED, _USAGE = row_worlds.plain, row_worlds.charged, row_worlds.measured
+_GRANTED = row_worlds.granted
 SOURCES: Mapping[str, Source] = {
     "invoice 1": Source(world=_PLAIN, find=_issued("inv_1"), invoices=("inv_1", "inv_2"), kind="invoice"),
     "invoice 2": Source(world=_PLAIN, find=_issued("inv_2"), invoices=("inv_2", "inv_3"), kind="invoice"),
@@ -160,6 +162,25 @@ SOURCES: Mapping[str, Source] = {
     ),
     "credit note": Source(world=_PLAIN, find=_noted(3), invoices=("inv_1", "inv_2"), kind="note"),
     "charged credit note": Source(world=_CHARGED, find=_noted(3), invoices=("inv_1", "inv_2"), kind="note"),
+    "credit note of parts": Source(world=_GRANTED, find=_noted(6), invoices=_FOUR, kind="note"),
+    "credit note of an amount": Source(world=_GRANTED, find=_noted(7), invoices=_FOUR, kind="note"),
+    "last credit note": Source(world=_GRANTED, find=_noted(8), invoices=_FOUR, kind="note"),
+    "reopened invoice": Source(
+        world=row_worlds.reopened, find=_issued("inv_2"), invoices=("inv_2", "inv_3"), kind="invoice"
+    ),
+    "prices after a coupon": Source(
+        world=row_worlds.redeemed, find=_noted(2), invoices=("inv_3", "inv_4"), kind="prices"
+    ),
+    "prices with coupons": Source(
+        world=row_worlds.redeemed, find=_noted(4), invoices=("inv_4",), kind="prices"
+    ),
+    "entries with coupons": Source(
+        world=row_worlds.redeemed,
+        find=_entries,
+        invoices=_FOUR,
+        kind="chain",
+        put=_put_entries,
+    ),
     "later prices": Source(world=_CHARGED, find=_noted(2), invoices=("inv_3",), kind="prices"),
     "entries": Source(world=_PLAIN, find=_entries, invoices=_ALL, kind="chain", put=_put_entries),
     "shown": Source(world=_CHARGED, find=_shown, invoices=("inv_1",), kind="alone"),
@@ -247,9 +268,17 @@ def other_values(source: str, field: str, value: Any) -> Iterator[tuple[str, Any
 
 
 def alterations(source: str) -> Iterator[RowAlteration]:
-    """Every alteration of the rows of a source."""
+    """Every alteration of the rows of a source, and of the values beside them."""
     one = SOURCES[source]
-    for path, rows in lists(one.find(_fresh(one))):
+    value_of_all = one.find(_fresh(one))
+    for inner, value in fields(value_of_all):
+        for what, new in other_values(source, str(inner[-1]), value):
+            yield RowAlteration(
+                source=source, place=named(inner), what=what, row=0, change=_put_at(inner, new)
+            )
+    for name in value_of_all if isinstance(value_of_all, dict) else ():
+        yield RowAlteration(source=source, place=name, what="left out", row=0, change=_leave_out(name))
+    for path, rows in lists(value_of_all):
         if path and not one.nested:
             continue
         place = named(path)
@@ -298,6 +327,14 @@ def _set(path: Path, index: int, inner: Path, new: Any) -> Callable[[Any], None]
     return lambda value: _put(at(value, path), index, inner, new)
 
 
+def _put_at(inner: Path, new: Any) -> Callable[[Any], None]:
+    return lambda value: _put([value], 0, inner, new)
+
+
+def _leave_out(name: str) -> Callable[[Any], None]:
+    return lambda value: value.pop(name)
+
+
 def _drop(path: Path, index: int) -> Callable[[Any], None]:
     return lambda value: at(value, path).pop(index)
 
@@ -332,7 +369,8 @@ def _agree(service: Service, alteration: RowAlteration) -> None:
                 _bill_again(service, value)
         case "note":
             changes = sum(one["amount_micro"] for one in value.get("charges", ()))
-            value["total_micro"] = sum(line["amount_micro"] for line in value["lines"]) - changes
+            granted = value.get("granted", {}).get("amount_micro", 0)
+            value["total_micro"] = sum(line["amount_micro"] for line in value["lines"]) - changes + granted
         case "prices":
             for document in service.documents.values():
                 _bill_again(service, document)
@@ -356,8 +394,9 @@ def _bill_again(service: Service, document: dict[str, Any]) -> None:
         for item in service.chain_items
         if item["kind"] == "prices" and item["document"]["effective_from_ms"] <= document["period_start_ms"]
     ]
-    rate_again(document, PriceBook.read(prices[-1]["price_book"]))
-    service.charge(document)
+    if prices:
+        rate_again(document, PriceBook.read(prices[-1]["price_book"]))
+        service.charge(document)
 
 
 def _resort(value: Any) -> None:
@@ -444,7 +483,11 @@ _PROMISED = (
 _LABEL = "a name is a label; the id beside it counts"
 _WITHIN = "within what the topic's day can hold, or stated: the service's word, and the line says so"
 _BROKERS = "the brokers' own word, which is trusted; no document contradicts it"
-_STATED = "what a tax is called, and how much of a line is taxed within a coin: the word of who states it"
+_STATED = (
+    "place, time and name of a tax, and how much of a line is taxed within a coin: the word of who states it"
+)
+_OPEN = "when the tenant was open: the service's word, which stands in the tenant's audit log (decision 98)"
+_UNREDEEMED = "a coupon that no earlier prices have: it was never redeemed"
 _BESIDE = (
     "what brokers said beside what is billed: of later cuts, behind the period's end, of empty partitions"
 )
@@ -461,6 +504,21 @@ ARGUED: Mapping[str, str] = {
     "usage rows: measured.topic": _LABEL,
     "usage rows: measured.*": _WITHIN,
     "later prices: *": _PROMISED,
+    "prices after a coupon: *": _PROMISED,
+    "prices with coupons: *": _PROMISED,
+    "entries with coupons: rows.at_ms": "when prices entered; the period that they hold from is in their document",
+    "*credit note*: granted.reason": "why a credit was granted is the operator's word",
+    "credit note of parts: charges": "in which order parts are credited; each is credited once",
+    "credit note of parts: lines": "in which order parts are credited; each is credited once",
+    "reopened invoice: open_time*": _OPEN,
+    "invoice 1: period_start_ms": "the first period begins with the tenant; a later beginning makes it cheaper",
+    "*credit note: number": "the tenant's first number of a credit note; each later one is greater",
+    "invoice 1: issuer_number": "the first document may be from before there were such numbers",
+    "*credit note: issuer_number": "the first document may be from before there were such numbers",
+    "shown: void_at": "void is said and not proven (decision 99)",
+    "*credit note: cut_id": "at which cut a loss was seen: the brokers name the loss itself",
+    "statement of tax: tax_statement.tax_at_ms": _STATED,
+    "statement of tax: tax_statement.address.*": _STATED,
     "statement of tax: tax_statement.lines.parts.*": _STATED,
     "bundle: rows*": _BESIDE,
 }
@@ -471,8 +529,15 @@ MAY_COST_MORE: Mapping[str, str] = {
     f"{DEARER}, {PARTLY} usage rows: measured.topic_id *": _WITHIN,
     f"{DEARER}, {PARTLY} usage rows: measured.meter *": _WITHIN,
     f"{DEARER}, {PARTLY} usage rows: measured.topic [[]6] *": "of a meter that is stated, for which there is no bound",
-    f"{DEARER} later prices: price_book.*": _PROMISED,
-    f"{DEARER} later prices: terms.tax.*": _PROMISED,
+    f"{DEARER} reopened invoice: open_time*": _OPEN,
+    **{
+        f"{DEARER} {source}: {place}": _PROMISED
+        for source in ("later prices", "prices after a coupon", "prices with coupons")
+        for place in ("price_book.*", "terms.tax.*", "effective_from_ms *")
+    },
+    f"{DEARER} prices after a coupon: terms.discounts* [[]0] *": "a discount of an operator's may end with a period",
+    f"{DEARER} prices with coupons: terms.discounts* [[]1] *": _UNREDEEMED,
+    f"{DEARER} prices with coupons: terms.discounts.meters *": _UNREDEEMED,
     f"{DEARER} later prices: terms.credits* [[]3] *": "a grant that no earlier prices have: it was never given",
 }
 """Of these, where the tenant may pay more."""

@@ -17,7 +17,7 @@ from penstock.verification.proving import prove
 from tests.unit.verification import test_charges_altered as charges
 from tests.unit.verification import test_measured_check as usage
 from tests.unit.verification import test_stated_tax
-from tests.unit.verification.honest import RETURNS, Service, world
+from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service, world
 from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
 from tests.unit.verification.test_bundles import with_log
 
@@ -32,6 +32,56 @@ def plain() -> Service:
 def charged() -> Service:
     """Format 2: fees, discounts, coupons, a minimum, grants, tax, a credit note; a new grant for the third period."""
     return charges.world()
+
+
+def granted() -> Service:
+    """`charged` with credit notes that an operator granted: parts and an amount of an invoice, an amount of another;
+    and an invoice after them.
+    """
+    service = charges.world()
+    service.grant(
+        "inv_2",
+        lines={"messages_in": 2_000_000, "bytes_in": 100_000},
+        charges={("fee", "base"): 1_000_000},
+    )
+    service.grant("inv_3", whole_micro=3_000_000)
+    service.grant("inv_2", whole_micro=1_500_000)
+    service.logs[0].write(3, BEGIN_MS + 3 * PERIOD_MS + 1)
+    service.cut()
+    return service
+
+
+def reopened() -> Service:
+    """`charged`; the tenant came in the first period, and was closed for the end of the second and of the third."""
+    orders = StoredLog(0)
+    orders.write(4, BEGIN_MS + 1)
+    service = Service(orders, book=charges.BOOK_2, terms=charges.TERMS)
+    service.cut(open_ms=(BEGIN_MS + DAY_MS, BEGIN_MS + PERIOD_MS))
+    orders.write(30, BEGIN_MS + PERIOD_MS + 6)
+    service.cut(open_ms=(BEGIN_MS + PERIOD_MS, BEGIN_MS + PERIOD_MS + 3 * DAY_MS))
+    orders.write(8, BEGIN_MS + 2 * PERIOD_MS + 6)
+    service.cut(open_ms=(BEGIN_MS + 2 * PERIOD_MS + DAY_MS, BEGIN_MS + 3 * PERIOD_MS))
+    return service
+
+
+def redeemed() -> Service:
+    """Two coupons: one is over with the second period and later prices drop it, the other one lasts."""
+    partner, autumn, tenth = charges.TERMS.discounts
+    autumn = replace(autumn, until_ms=BEGIN_MS + 2 * PERIOD_MS)
+    orders = StoredLog(0)
+    orders.write(20, BEGIN_MS + 1)
+    terms = replace(charges.TERMS, discounts=(partner, autumn, tenth))
+    service = Service(orders, book=charges.BOOK_2, terms=terms)
+    service.cut()
+    service.assign(charges.BOOK_2, BEGIN_MS + 2 * PERIOD_MS, replace(terms, discounts=(partner, tenth)))
+    orders.write(30, BEGIN_MS + PERIOD_MS + 1)
+    service.cut()
+    winter = replace(tenth, id="coupon_WINTER")
+    service.assign(charges.BOOK_2, BEGIN_MS + 3 * PERIOD_MS, replace(terms, discounts=(tenth, winter)))
+    for period in (2, 3):
+        orders.write(30, BEGIN_MS + period * PERIOD_MS + 1)
+        service.cut()
+    return service
 
 
 def taxed() -> Service:

@@ -496,6 +496,33 @@ def test_a_discount_of_an_operator_may_end_with_a_period_and_new_coupons_may_com
         assert world_with_later_terms(*discounts).verify("inv_2").proven
 
 
+def test_prices_that_are_assigned_once_more_as_they_were_hide_no_coupon_of_in_between() -> None:
+    orders = StoredLog(0)
+    orders.write(20, BEGIN_MS + 1)
+    service = Service(orders, book=BOOK_2, terms=replace(TERMS, discounts=(PARTNER,)))
+    for discounts in ((PARTNER,), (PARTNER, TENTH), (PARTNER,)):
+        service.assign(BOOK_2, ENDS, replace(TERMS, discounts=discounts))
+    service.cut()
+    orders.write(20, ENDS + 1)
+    service.cut()
+    (problem,) = service.verify("inv_2").problems
+    assert (problem.kind, problem.where) == (Kind.PRICE_DIFFERS, "coupon_TENTH")
+
+
+def test_a_coupon_in_prices_that_newer_ones_overtake_is_named() -> None:
+    orders = StoredLog(0)
+    orders.write(20, BEGIN_MS + 1)
+    service = Service(orders, book=BOOK_2, terms=replace(TERMS, discounts=(PARTNER,)))
+    service.assign(BOOK_2, ENDS, replace(TERMS, discounts=(PARTNER,)))
+    service.assign(BOOK_2, BEGIN_MS, replace(TERMS, discounts=(PARTNER, TENTH)))
+    service.cut()
+    orders.write(20, ENDS + 1)
+    service.cut()
+    problems = service.verify("inv_2").problems
+    assert Kind.PRICE_DIFFERS in {problem.kind for problem in problems}
+    assert "entry 3" in {problem.where for problem in problems}
+
+
 def test_a_coupon_that_is_over_may_go() -> None:
     orders = StoredLog(0)
     orders.write(20, BEGIN_MS + 1)
