@@ -12,7 +12,7 @@ from xdist.remote import Producer
 
 from local import guardian
 from penstock.build import CORES
-from tests import schedule
+from tests import drawing, schedule
 
 FULL = bool(os.environ.get("FULL"))
 
@@ -64,10 +64,17 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """After they were shuffled: what takes longest comes first. What is for the other kind of cores is left out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """After they were shuffled: what takes longest comes first. What is for the other kind of cores is left out, and
+    what this run does not draw.
+    """
     others = "pure" if CORES == "compiled" else "compiled"
-    items[:] = schedule.in_order([item for item in items if item.get_closest_marker(others) is None])
+    running = [item for item in items if item.get_closest_marker(others) is None]
+    seed = None if FULL else drawing.seed_of(config)
+    if seed is not None:
+        running, left_out = drawing.taken(running, seed)
+        config.hook.pytest_deselected(items=left_out)
+    items[:] = schedule.in_order(running)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""How many of the hostile values a field meets in one run."""
+"""How many of many values a test meets in one run: hostile texts, credentials that do not hold, callers."""
 
 import random
 from collections.abc import Sequence
@@ -12,6 +12,6 @@ Value = TypeVar("Value")
 def some_of(values: Sequence[Value], count: int) -> Sequence[Value]:
     """All of them in the long form. Else `count`, drawn anew for each test of each run: `--randomly-seed` repeats them.
 
-    What refuses a value is the same code for many fields, which meet all values together in every run.
+    What judges a value is the same code for many tests, which meet all values together in every run.
     """
     return values if FULL else random.sample(values, count)

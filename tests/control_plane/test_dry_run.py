@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.urls import get_resolver
 from django.utils import timezone
 from msgspec.structs import replace as replace_fields
@@ -34,8 +33,10 @@ from tenants import queries as tenants
 from tenants.actions import revoke_key
 from tenants.models import Membership, OrganisationMember, Tenant
 from tenants.roles import Role, Standing
+from tests.control_plane.all_rows import rows
 from tests.control_plane.payments.paying import credit, of_amount
 from tests.control_plane.rows_of_a_module import rows_of_a_module
+from tests.control_plane.steps import step
 from tests.control_plane.test_permissions import ABOUT_NO_TENANT, MAY, ORGANISATION, routes
 from tests.control_plane.world import (
     ACTOR,
@@ -383,21 +384,6 @@ def world(made: _World, monkeypatch: pytest.MonkeyPatch) -> _World:
     return deepcopy(made)
 
 
-OBSERVED = "last_used_at"
-"""Set when a credential is checked, before anything else of a request."""
-
-
-def rows() -> dict[str, list[dict[str, Any]]]:
-    """Every row of every table, without what credentials were used for."""
-    return {
-        model._meta.label: [
-            {name: value for name, value in row.items() if name != OBSERVED}
-            for row in model._default_manager.order_by("pk").values()
-        ]
-        for model in apps.get_models()
-    }
-
-
 def test_every_changing_operation_has_a_dry_run_or_stands_among_the_exceptions() -> None:
     assert set(CHANGING) == BODIES.keys() | WITHOUT.keys()
     assert not BODIES.keys() & WITHOUT.keys()
@@ -412,50 +398,49 @@ def test_every_changing_operation_has_a_dry_run_or_stands_among_the_exceptions()
 
 
 @pytest.mark.parametrize(("method", "route"), sorted(BODIES))
-def test_a_dry_run_says_what_would_change_and_changes_nothing(method: str, route: str, world: _World) -> None:
-    path = world.path(route, method)
-    before = rows()
-    answer = call(
-        method,
-        f"{path}?dry_run=true",
-        world.body(method, route),
-        **world.may(method, route),
-        Idempotency_Key="once",
-    )
-    assert answer.status == 200, answer.body
-    assert answer.body["dry_run"] is True
-    assert any(change["fields"] for change in answer.body["changes"])
-    # Terms alone have a price: that of the last invoiced period under them.
-    assert (answer.body["monthly_cost_change"] is None) == (not route.endswith("/terms"))
-    assert answer.body["monthly_cost_reason"] or route.endswith("/terms")
-    assert "penstock_" not in repr(answer.body)
-    assert rows() == before
-
-
-@pytest.mark.parametrize(("method", "route"), sorted(BODIES))
-def test_a_dry_run_is_permitted_to_those_who_may_make_the_change(
+def test_a_dry_run_shows_a_change_to_those_who_may_make_it_and_writes_nothing(
     method: str, route: str, world: _World
 ) -> None:
-    path = f"{world.path(route, method)}?dry_run=true"
+    path, body, who = world.path(route, method), world.body(method, route), world.may(method, route)
     before = rows()
-    assert call(method, path, world.body(method, route)).status == 401
+    with step("it says what would change"):
+        shown = call(method, f"{path}?dry_run=true", body, **who, Idempotency_Key="once")
+        assert shown.status == 200, shown.body
+        assert shown.body["dry_run"] is True
+        assert any(change["fields"] for change in shown.body["changes"])
+        # Terms alone have a price: that of the last invoiced period under them.
+        assert (shown.body["monthly_cost_change"] is None) == (not route.endswith("/terms"))
+        assert shown.body["monthly_cost_reason"] or route.endswith("/terms")
+        assert "penstock_" not in repr(shown.body)
+        assert rows() == before
+    with step("anonymous"):
+        assert call(method, f"{path}?dry_run=true", body).status == 401
     for standing in Standing:
-        tenant = world.house.tenant if standing is Standing.OPERATOR else None
-        token = world.house.credentials[standing]
-        answer = call(method, path, world.body(method, route), token=token, tenant=tenant)
-        if standing in MAY[method, route]:
-            assert answer.status not in (401, 403), (
-                standing,
-                answer.body,
-            )
-        else:
-            assert answer.status == 403, (standing, answer.body)
+        with step(standing):
+            tenant = world.house.tenant if standing is Standing.OPERATOR else None
+            token = world.house.credentials[standing]
+            answer = call(method, f"{path}?dry_run=true", body, token=token, tenant=tenant)
+            if standing in MAY[method, route]:
+                assert answer.status not in (401, 403), answer.body
+            else:
+                assert answer.status == 403, answer.body
     if route not in ABOUT_NO_TENANT:
-        token = world.stranger.credentials[Standing.OWNER]
-        answer = call(method, path, world.body(method, route), token=token, tenant=world.house.tenant)
-        # What is for operators alone says so, of any tenant.
-        assert answer.status == (403 if route.startswith("v1/billing/") else 404)
-    assert rows() == before
+        with step("the owner of another tenant"):
+            token = world.stranger.credentials[Standing.OWNER]
+            answer = call(method, f"{path}?dry_run=true", body, token=token, tenant=world.house.tenant)
+            # What is for operators alone says so, of any tenant.
+            assert answer.status == (403 if route.startswith("v1/billing/") else 404)
+    if (method, route) in CONDITIONAL:
+        with step("a change of what its caller read"):
+            read = call("GET", path, **who)
+            assert read.status == 200, read.body
+            fresh = call(method, f"{path}?dry_run=true", body, **who, If_Match=read.headers["ETag"])
+            assert fresh.status == 200, fresh.body
+        with step("a change of what is another thing now"):
+            stale = call(method, path, body, **who, If_Match='"stale"')
+            assert (stale.status, stale.body["code"]) == (412, "precondition_failed")
+    with step("after all of them"):
+        assert rows() == before
 
 
 @pytest.mark.parametrize(("method", "route"), sorted(WITHOUT))
@@ -502,22 +487,6 @@ def test_a_change_after_its_dry_run_is_the_one_that_was_shown(
     assert change["fields"] == [{"field": "partitions", "before": 1, "after": 3}]
     made = call("PATCH", "/v1/topics/orders?dry_run=false", {"partitions": 3}, token=token)
     assert made.body["partitions"] == 3
-
-
-@pytest.mark.parametrize(("method", "route"), CONDITIONAL)
-def test_a_change_is_made_only_of_what_its_caller_read(method: str, route: str, world: _World) -> None:
-    who = world.may(method, route)
-    path = world.path(route, method)
-    read = call("GET", path, **who)
-    assert read.status == 200, read.body
-    before = rows()
-    stale = call(method, path, world.body(method, route), **who, If_Match='"stale"')
-    assert (stale.status, stale.body["code"]) == (412, "precondition_failed")
-    assert rows() == before
-    fresh = call(
-        method, f"{path}?dry_run=true", world.body(method, route), **who, If_Match=read.headers["ETag"]
-    )
-    assert fresh.status == 200, fresh.body
 
 
 def test_a_change_of_a_group_changes_its_tag(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:

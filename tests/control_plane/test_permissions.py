@@ -18,7 +18,9 @@ from control_plane.topics import queries as topic_queries
 from control_plane.topics.models import Topic
 from tenants.models import Membership, OrganisationMember, Tenant
 from tenants.roles import ORGANISATION_TABLE, TABLE, OrganisationPermission, Permission, Standing
+from tests.control_plane.hostile import some_of
 from tests.control_plane.rows_of_a_module import rows_of_a_module
+from tests.control_plane.steps import step
 from tests.control_plane.world import (
     ACTOR,
     House,
@@ -36,6 +38,7 @@ EVERYBODY = frozenset(Standing)
 PEOPLE = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.BILLING, S.AUDITOR})
 WRITERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.KEY})
 OPERATOR = frozenset({S.OPERATOR})
+OF_TENANTS = sorted(EVERYBODY - OPERATOR)
 USAGE = PEOPLE | {S.KEY, S.OPERATOR}
 INVOICES = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR, S.KEY, S.VERIFYING_KEY, S.OPERATOR})
 VERIFIERS = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR})
@@ -430,58 +433,62 @@ def test_every_permission_has_its_line() -> None:
 
 
 @pytest.mark.parametrize(("method", "route"), sorted(MAY))
-def test_those_may_who_may_and_nobody_else(method: str, route: str, world: _World) -> None:
-    house = world.house
+def test_those_may_who_may_and_another_tenants_things_are_not_found(
+    method: str, route: str, world: _World
+) -> None:
+    with step("anonymous"):
+        assert call(method, world.path(route)).status == 401
+    for standing in some_of(OF_TENANTS, 3):
+        with step(f"{standing} of another tenant"):
+            _find_nothing_of_another_tenant(method, route, world, standing)
     if (method, route) == ("DELETE", "v1/tenants/<str:tenant>"):
         # The first one who may would close it, and the others' keys would be refused.
-        Tenant.objects.filter(pk=house.tenant.pk).update(protected=True)
-    path = world.path(route)
-    assert call(method, path).status == 401
+        Tenant.objects.filter(pk=world.house.tenant.pk).update(protected=True)
     for standing in Standing:
-        tenant = house.tenant if standing is S.OPERATOR else None
-        answer = call(method, path, {}, token=house.credentials[standing], tenant=tenant)
-        if method == "GET":
-            # Its length and its ETag tell of what is shown.
-            head = call("HEAD", path, token=house.credentials[standing], tenant=tenant)
-            assert (head.status, head.body) == (answer.status, b""), standing
-        if standing in MAY[method, route]:
-            # What is asked for may be wrong or not there; the caller is let through to hear it.
-            assert answer.status not in (401, 403), (standing, answer.body)
-        elif (method, route) == ("POST", "v1/sign-out"):
-            assert answer.status == 400
-        else:
-            assert answer.status == 403, (standing, answer.status, answer.body)
+        with step(standing):
+            _let_in_those_who_may(method, route, world.house, world.path(route), standing)
+    if method == "GET":
+        for standing in some_of(list(Standing), 2):
+            with step(f"HEAD as {standing}"):
+                _answer_a_head_as_a_get(world.house, world.path(route), standing)
 
 
-@pytest.mark.parametrize(("method", "route"), sorted(MAY))
-def test_another_tenants_things_are_not_found(method: str, route: str, world: _World) -> None:
-    house, stranger = world.house, world.stranger
-    path = world.path(route)
-    for standing in (
-        S.OWNER,
-        S.ADMIN,
-        S.DEVELOPER,
-        S.BILLING,
-        S.AUDITOR,
-        S.KEY,
-        S.BOUND_KEY,
-        S.VERIFYING_KEY,
+def _let_in_those_who_may(method: str, route: str, house: House, path: str, standing: Standing) -> None:
+    tenant = house.tenant if standing is S.OPERATOR else None
+    answer = call(method, path, {}, token=house.credentials[standing], tenant=tenant)
+    if standing in MAY[method, route]:
+        # What is asked for may be wrong or not there; the caller is let through to hear it.
+        assert answer.status not in (401, 403), answer.body
+    elif (method, route) == ("POST", "v1/sign-out"):
+        assert answer.status == 400
+    else:
+        assert answer.status == 403, (answer.status, answer.body)
+
+
+def _answer_a_head_as_a_get(house: House, path: str, standing: Standing) -> None:
+    """The length and the ETag of a HEAD tell of what is shown."""
+    tenant = house.tenant if standing is S.OPERATOR else None
+    token = house.credentials[standing]
+    head = call("HEAD", path, token=token, tenant=tenant)
+    assert (head.status, head.body) == (call("GET", path, {}, token=token, tenant=tenant).status, b"")
+
+
+def _find_nothing_of_another_tenant(method: str, route: str, world: _World, standing: Standing) -> None:
+    """All who may ask are in `test_isolation`; those who may not hear the same of a tenant that they name."""
+    house, path, token = world.house, world.path(route), world.stranger.credentials[standing]
+    named = call(method, path, {}, token=token, tenant=house.tenant)
+    if route in ABOUT_NO_TENANT:
+        assert house.tenant.public_id not in repr(named.body)
+    elif MAY[method, route] == OPERATOR and (
+        ("<" not in route and route != "v1/quotas")
+        or route.startswith(
+            ("v1/all-organisations", "v1/billing", "v1/cluster", "v1/coupons", "v1/placement")
+        )
     ):
-        token = stranger.credentials[standing]
-        allowed = standing in MAY[method, route]
-        named = call(method, path, {}, token=token, tenant=house.tenant)
-        if route in ABOUT_NO_TENANT:
-            assert house.tenant.public_id not in repr(named.body)
-        elif MAY[method, route] == OPERATOR and (
-            ("<" not in route and route != "v1/quotas")
-            or route.startswith(
-                ("v1/all-organisations", "v1/billing", "v1/cluster", "v1/coupons", "v1/placement")
-            )
-        ):
-            assert named.status == 403
-        elif route.startswith(ORGANISATION) and standing in (S.KEY, S.BOUND_KEY, S.VERIFYING_KEY):
-            assert named.status == 403, "no key has to do with organisations"
-        else:
-            assert named.status == 404, (standing, named.status, named.body)
-        if "<" in route and allowed:
-            assert call(method, path, {}, token=token).status == 404, standing
+        assert named.status == 403
+    elif route.startswith(ORGANISATION) and standing in (S.KEY, S.BOUND_KEY, S.VERIFYING_KEY):
+        assert named.status == 403, "no key has to do with organisations"
+    else:
+        assert named.status == 404, (named.status, named.body)
+    if "<" in route and standing in MAY[method, route]:
+        assert call(method, path, {}, token=token).status == 404
