@@ -3,9 +3,8 @@
 from django.db import models
 
 from billing.models import METER_LENGTH_MAX, NAME_LENGTH_MAX, TOPIC_ID_DIGITS
+from penstock.contract.resources.cost_tags import TAG_LENGTH_MAX
 from tenants.models import Tenant
-
-TAG_LENGTH_MAX = 63
 
 
 class PrincipalDay(models.Model):

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.db.models import QuerySet
 
-from billing.cost_models import TAG_LENGTH_MAX, CostTag
+from billing.cost_models import CostTag
 from control_plane.access.queries import known_principals, owner_of
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from control_plane.topics.models import Topic
 from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.resources.cost_tags import TAG_LENGTH_MAX, TAGS_OF_ONE_MAX
 from penstock.rules.access import ACCOUNT_KIND, PERSON_KIND, SERVICE
 from penstock.rules.names import check_display_name
 from tenants.models import ApiKey, Tenant
 
 TOPIC, PRINCIPAL = "topic", "principal"
 KINDS = (TOPIC, PRINCIPAL)
-TAGS_OF_ONE_MAX = 20
 TAGS_MAX = 50_000
 """Of a tenant."""
 _KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")

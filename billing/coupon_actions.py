@@ -7,20 +7,19 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count, QuerySet
 
 from billing import terms_actions
-from billing.coupon_models import CODE_LENGTH_MAX, Coupon, CouponRedemption
+from billing.coupon_models import Coupon, CouponRedemption
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.resources import coupons as coupons_described
+from penstock.contract.resources.checks import check
+from penstock.contract.resources.coupons import CODE_LENGTH_MAX
 from penstock.rules.charges import COUPON_PREFIX, is_over
 from penstock.rules.timestamps import DAY_MS, time_ms
 from tenants.models import Tenant
 
-DAYS_MIN = 31
-"""A month always begins within these, so that there is a period that it lowers."""
-DAYS_MAX = 3_660
-USES_MAX = 1_000_000
 _CODE = re.compile(rf"[A-Z0-9][A-Z0-9-]{{5,{CODE_LENGTH_MAX - 1}}}")
 _REFUSED = "code: no coupon of this code can be redeemed"
 """The same for a code that there is not, has ended or is used up: who guesses learns nothing."""
@@ -57,10 +56,8 @@ def make_coupon(
         raise InvalidRequest(
             f"code: {code[:CODE_LENGTH_MAX]!r}; 6 to {CODE_LENGTH_MAX} of A to Z, 0 to 9 and - required"
         )
-    if not DAYS_MIN <= days <= DAYS_MAX:
-        raise InvalidRequest(f"days: {days}; {DAYS_MIN} to {DAYS_MAX} required: periods are months")
-    if not 1 <= uses_max <= USES_MAX:
-        raise InvalidRequest(f"uses_max: {uses_max}; 1 to {USES_MAX} required")
+    check(coupons_described.DAYS, days)
+    check(coupons_described.USES_MAX, uses_max)
     if until_at <= from_at:
         raise InvalidRequest("until_at: it must be after from_at")
     row = Coupon(

@@ -3,9 +3,8 @@
 from django.db import models
 
 from billing.models import NAME_LENGTH_MAX, Immutable
+from penstock.contract.resources.coupons import CODE_LENGTH_MAX
 from tenants.models import Tenant
-
-CODE_LENGTH_MAX = 40
 
 
 class Coupon(models.Model):

@@ -9,11 +9,9 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
 from penstock.rules.service_levels import STANDARD_1, ServiceLevel
 from quotas.models import PlanChange, PlanVersion, Quota
 from quotas.plans import (
-    COUNT_MAX,
     HIGHEST,
     LIMIT_NAMES,
     Limits,
@@ -26,7 +24,6 @@ from quotas.queries import limits_of, plan_of, plans
 from tenants import actions as tenants
 from tenants.models import Tenant
 
-PARTITIONS_MAX_MAX = COUNT_MAX
 _STORED = ("plan", "plan_version", *LIMIT_NAMES)
 
 
@@ -65,61 +62,14 @@ def _published(plan: Plan) -> dict[str, Any]:
     return {**asdict(plan.limits), "service_level": level_plain(plan.service_level)}
 
 
-def set_limits(
-    actor: Actor,
-    tenant: Tenant,
-    *,
-    plan: Plan | None = None,
-    produce_bytes_per_s: int | None = None,
-    partitions_max: int | None = None,
-    topics_max: int | None = None,
-    retention_ms_max: int | None = None,
-    message_bytes_max: int | None = None,
-    service_accounts_max: int | None = None,
-    bin_days: int | None = None,
-    keys_max: int | None = None,
-    consume_bytes_per_s: int | None = None,
-    rest_calls_per_s: int | None = None,
-    rest_processor_ms_per_s: int | None = None,
-    connections_max: int | None = None,
-    groups_max: int | None = None,
-    requests_per_s: int | None = None,
-    connection_attempts_per_s: int | None = None,
-    rate_burst_ms: int | None = None,
-    rate_floor_percent: int | None = None,
-    storage_bytes_max: int | None = None,
-    partition_changes_per_hour: int | None = None,
-    broker_processor_ms_per_s: int | None = None,
-) -> Tenant:
-    """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
-    are not given with it, and its service level holds for months that begin from now on. Raises `InvalidRequest`, also
-    for the service's own tenant.
+def set_limits(actor: Actor, tenant: Tenant, *, plan: Plan | None = None, **limits: int | None) -> Tenant:
+    """Set the plan and the limits that are given by their names; 0 = no limit, None = as it is. Another plan ends all
+    limits of the tenant's own that are not given with it, and its service level holds for months that begin from now
+    on. Raises `InvalidRequest`, also for the service's own tenant.
     """
     tenants.check_not_the_service(tenant)
-    given = {
-        "produce_bytes_per_s": produce_bytes_per_s,
-        "partitions_max": partitions_max,
-        "topics_max": topics_max,
-        "retention_ms_max": retention_ms_max,
-        "message_bytes_max": message_bytes_max,
-        "service_accounts_max": service_accounts_max,
-        "bin_days": bin_days,
-        "keys_max": keys_max,
-        "consume_bytes_per_s": consume_bytes_per_s,
-        "rest_calls_per_s": rest_calls_per_s,
-        "rest_processor_ms_per_s": rest_processor_ms_per_s,
-        "connections_max": connections_max,
-        "groups_max": groups_max,
-        "requests_per_s": requests_per_s,
-        "connection_attempts_per_s": connection_attempts_per_s,
-        "rate_burst_ms": rate_burst_ms,
-        "rate_floor_percent": rate_floor_percent,
-        "storage_bytes_max": storage_bytes_max,
-        "partition_changes_per_hour": partition_changes_per_hour,
-        "broker_processor_ms_per_s": broker_processor_ms_per_s,
-    }
-    for name, value in given.items():
-        _bounded(name, value, HIGHEST[name])
+    for name, value in limits.items():
+        check_limit(name, value)
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         before = _described(tenant)
@@ -127,9 +77,9 @@ def set_limits(
         if plan is not None:
             _note_plan(tenant, quota, (plan.name, plan.version))
             quota.plan, quota.plan_version = plan.name, plan.version
-        for name, value in given.items():
-            if value is not None or plan is not None:
-                setattr(quota, name, value)
+        for name in LIMIT_NAMES:
+            if limits.get(name) is not None or plan is not None:
+                setattr(quota, name, limits.get(name))
         quota.save()
         after = _described(tenant)
         if after == before:
@@ -178,21 +128,9 @@ def _described(tenant: Tenant) -> dict[str, Any]:
     return {"plan": plan.name, "plan_version": plan.version, **asdict(limits_of(tenant))}
 
 
-def check_produce_rate(bytes_per_s: int | None) -> None:
-    """Raises `InvalidRequest` unless it can be a limit."""
-    _bounded("produce_bytes_per_s", bytes_per_s, PRODUCE_BYTES_PER_S_MAX)
-
-
 def check_limit(name: str, value: int | None) -> None:
-    """Raises `InvalidRequest` unless the limit of that name can have the value."""
-    _bounded(name, value, HIGHEST[name])
-
-
-def check_partitions_max(partitions_max: int | None) -> None:
-    """Raises `InvalidRequest` unless it can be a limit."""
-    _bounded("partitions_max", partitions_max, PARTITIONS_MAX_MAX)
-
-
-def _bounded(name: str, value: int | None, high: int) -> None:
-    if value is not None and not 0 <= value <= high:
-        raise InvalidRequest(f"{name}: {value} is not within 0 to {high}")
+    """Raises `InvalidRequest` unless there is a limit of that name that can have the value."""
+    if name not in HIGHEST:
+        raise InvalidRequest(f"{name[:64]}: no such limit; known: {', '.join(LIMIT_NAMES)}")
+    if value is not None and not 0 <= value <= HIGHEST[name]:
+        raise InvalidRequest(f"{name}: {value} is not within 0 to {HIGHEST[name]}")

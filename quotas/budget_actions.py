@@ -8,22 +8,12 @@ from django.db import transaction
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import AlreadyExists, InvalidRequest
-from penstock.contract.limits import (
-    KEY_NAME_LENGTH_MAX,
-    PRODUCE_BYTES_PER_S_MAX,
-)
-from penstock.rules.budgets import (
-    AMOUNT_MAX,
-    CHOSEN_POLICIES,
-    COST,
-    MEASURES,
-    MONTH,
-    PARTS,
-    PERIODS,
-    SLOW,
-    STOP_GROWTH,
-    period_at,
-)
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX
+from penstock.contract.resources import BUDGETS, budgets
+from penstock.contract.resources.budgets import AMOUNT_MAX, THRESHOLDS_DEFAULT
+from penstock.contract.resources.checks import check
+from penstock.contract.resources.description import Given
+from penstock.rules.budgets import COST, MONTH, PARTS, SLOW, STOP_GROWTH, period_at
 from penstock.rules.names import check_display_name, check_topic_name
 from penstock.rules.timestamps import moment_of, time_ms
 from quotas import budget_queries as queries
@@ -34,10 +24,7 @@ from tenants import actions as tenants
 from tenants import queries as tenant_queries
 from tenants.models import Tenant
 
-THRESHOLDS = (50, 80, 100)
-THRESHOLDS_MAX = 10
-PERCENT_MAX = 1_000
-CHANGEABLE = ("name", "amount", "thresholds", "policy", "slow_bytes_per_s")
+CHANGEABLE = tuple(field.name for field in BUDGETS.fields if field.given is Given.ALWAYS)
 
 
 def create(
@@ -51,7 +38,7 @@ def create(
     measure: str,
     amount: int,
     policy: str,
-    thresholds: Sequence[int] = THRESHOLDS,
+    thresholds: Sequence[int] = THRESHOLDS_DEFAULT,
     slow_bytes_per_s: int = 0,
     topic: str = "",
     service_account: str = "",
@@ -63,8 +50,8 @@ def create(
     Raises `InvalidRequest`, `AlreadyExists` (the name), `LimitExceeded`, `NotFound` (the service account).
     """
     tenants.check_not_the_service(tenant)
-    if period not in PERIODS or measure not in MEASURES:
-        raise InvalidRequest(f"period is one of {', '.join(PERIODS)}, and measure of {', '.join(MEASURES)}")
+    check(budgets.PERIOD, period)
+    check(budgets.MEASURE, measure)
     if topic:
         check_topic_name(tenant.public_id, topic)
     with transaction.atomic():
@@ -176,18 +163,15 @@ def described(row: Budget) -> dict[str, Any]:
 
 def _check(row: Budget) -> None:
     check_display_name("name", row.name, KEY_NAME_LENGTH_MAX)
-    if not 1 <= row.amount <= AMOUNT_MAX:
-        raise InvalidRequest(f"amount: {row.amount} is not within 1 to {AMOUNT_MAX}")
-    if len(row.thresholds) > THRESHOLDS_MAX or any(not 1 <= one <= PERCENT_MAX for one in row.thresholds):
-        raise InvalidRequest(f"thresholds: at most {THRESHOLDS_MAX}, each within 1 to {PERCENT_MAX} percent")
-    if row.policy not in CHOSEN_POLICIES:
-        raise InvalidRequest(f"policy: one of {', '.join(CHOSEN_POLICIES)} required")
+    check(budgets.AMOUNT, row.amount)
+    check(budgets.SLOW_BYTES_PER_S, row.slow_bytes_per_s)
+    check(budgets.POLICY, row.policy)
+    for percent in row.thresholds:
+        check(budgets.THRESHOLDS, percent)
+    if len(row.thresholds) > budgets.THRESHOLDS_MAX:
+        raise InvalidRequest(f"thresholds: {len(row.thresholds)}, at most {budgets.THRESHOLDS_MAX} allowed")
     if row.policy == STOP_GROWTH and ((row.measure, row.period) != (COST, MONTH) or row.topic or row.account):
         raise InvalidRequest("policy: stop_growth is of a month's cost, and of the whole tenant")
-    if not 0 <= row.slow_bytes_per_s <= PRODUCE_BYTES_PER_S_MAX:
-        raise InvalidRequest(
-            f"slow_bytes_per_s: {row.slow_bytes_per_s} is not within 0 to {PRODUCE_BYTES_PER_S_MAX}"
-        )
     if (row.policy == SLOW) != bool(row.slow_bytes_per_s):
         raise InvalidRequest("slow_bytes_per_s: it goes with the policy slow, and the policy needs it")
     if row.counts_reads and row.measure == COST:

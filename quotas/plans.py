@@ -5,7 +5,7 @@ are given it. Version 1 of each shipped plan is here, later ones are rows (`quot
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -14,85 +14,45 @@ from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.invariant import InvariantBroken
 from penstock.contract.limits import (
-    BROKER_PROCESSOR_MS_PER_S_MAX,
-    CONNECTION_ATTEMPTS_PER_S_MAX,
-    CONSUME_BYTES_PER_S_MAX,
     DAY_MS,
     GIB,
-    MESSAGE_BYTES_MAX_LIMIT,
     MIB,
-    PRODUCE_BYTES_PER_S_MAX,
-    RATE_BURST_MS_MAX,
-    RATE_FLOOR_PERCENT_MAX,
-    REQUESTS_PER_S_MAX,
 )
+from penstock.contract.resources import LIMITS
 from penstock.contract.service_level_documents import Level
 from penstock.rules.names import check_printable_name
 from penstock.rules.service_level_months import level_document, level_of
 from penstock.rules.service_levels import SHIPPED_LEVELS, STANDARD_1, ServiceLevel
 
 PLAN_NAME_LENGTH_MAX = 32
-COUNT_MAX = 2**31 - 1
-REST_CALLS_PER_S_MAX = 1_000_000
-REST_PROCESSOR_MS_PER_S_MAX = 1_000_000
-"""A thousand processors."""
 REST_PROCESSOR_BURST_S = 5
 """For so long what was not used of it may be made up: clients work in bursts."""
-PARTITION_CHANGES_PER_HOUR_MAX = 100_000_000
-STORAGE_BYTES_MAX_MAX = 2**53
-"""Every reader of JSON has such numbers exactly."""
-BIN_DAYS_MAX = 365
-"""Longer than any undo, and it is billed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a tenant may use. 0 = no limit, but for `bin_days` and how its rates are kept (`RATE_SETTINGS`)."""
+    """What a tenant may use, as `penstock.contract.resources.quotas` describes each limit."""
 
     produce_bytes_per_s: int
-    """Bytes of batches as sent, over all brokers."""
     partitions_max: int
-    """Partitions of all the tenant's topics."""
     topics_max: int = 0
-    """Topics of the tenant."""
     retention_ms_max: int = 0
-    """The longest `retention_ms` that a topic may have; one without an end is above every limit."""
     message_bytes_max: int = 0
-    """The largest `max_message_bytes` that a topic may have."""
     service_accounts_max: int = 0
-    """Service accounts of the tenant."""
     bin_days: int = 0
-    """Days that a deleted topic stays in the recycle bin; here 0 = no bin."""
     keys_max: int = 0
-    """Valid keys of the tenant's people and service accounts; those of the console are not counted."""
     consume_bytes_per_s: int = 0
-    """Bytes of batches as pushed to consumers, over all brokers."""
     rest_calls_per_s: int = 0
-    """Calls of REST about the tenant, of all its callers, over all web processes."""
     rest_processor_ms_per_s: int = 0
-    """Milliseconds of processor time of web processes that these calls take in a second, over all web processes."""
     connections_max: int = 0
-    """Connections on which the tenant has streams or calls open at one broker."""
     groups_max: int = 0
-    """Consumer groups of the tenant, over all brokers."""
     requests_per_s: int = 0
-    """Requests of the tenant's clients at brokers, over all brokers: calls, and frames of streams that bring batches or
-    open partitions."""
     connection_attempts_per_s: int = 0
-    """Connections of the tenant that begin at one broker."""
     rate_burst_ms: int = 0
-    """For how long what was not used of a rate may be made up at once; here 0 = the brokers' own."""
     rate_floor_percent: int = 0
-    """The part of each rate that all brokers together may use without asking the coordinator of leases; here 0 = the
-    brokers' own."""
     storage_bytes_max: int = 0
-    """Bytes that all the tenant's topics keep, of one copy, those in the recycle bin included; over all brokers."""
     partition_changes_per_hour: int = 0
-    """Partitions that are created or deleted, and changes of a topic's settings, in an hour that begins with the first
-    of them."""
     broker_processor_ms_per_s: int = 0
-    """Milliseconds of processor time of one broker that the work of the tenant's clients takes in a second: calls,
-    frames, pushes and answers."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -100,32 +60,9 @@ class Limits:
                 raise InvalidRequest(f"{name}: {value} is not within 0 to {HIGHEST[name]}")
 
 
-HIGHEST: dict[str, int] = {
-    "produce_bytes_per_s": PRODUCE_BYTES_PER_S_MAX,
-    "partitions_max": COUNT_MAX,
-    "topics_max": COUNT_MAX,
-    "retention_ms_max": 2**53,
-    "message_bytes_max": MESSAGE_BYTES_MAX_LIMIT,
-    "service_accounts_max": COUNT_MAX,
-    "bin_days": BIN_DAYS_MAX,
-    "keys_max": COUNT_MAX,
-    "consume_bytes_per_s": CONSUME_BYTES_PER_S_MAX,
-    "rest_calls_per_s": REST_CALLS_PER_S_MAX,
-    "rest_processor_ms_per_s": REST_PROCESSOR_MS_PER_S_MAX,
-    "connections_max": COUNT_MAX,
-    "groups_max": COUNT_MAX,
-    "requests_per_s": REQUESTS_PER_S_MAX,
-    "connection_attempts_per_s": CONNECTION_ATTEMPTS_PER_S_MAX,
-    "rate_burst_ms": RATE_BURST_MS_MAX,
-    "rate_floor_percent": RATE_FLOOR_PERCENT_MAX,
-    "storage_bytes_max": STORAGE_BYTES_MAX_MAX,
-    "partition_changes_per_hour": PARTITION_CHANGES_PER_HOUR_MAX,
-    "broker_processor_ms_per_s": BROKER_PROCESSOR_MS_PER_S_MAX,
-}
+HIGHEST: dict[str, int] = {limit.name: limit.high for limit in LIMITS if limit.high is not None}
 """The highest value of each limit."""
-LIMIT_NAMES = tuple(field.name for field in fields(Limits))
-RATE_SETTINGS = ("rate_burst_ms", "rate_floor_percent")
-"""How brokers keep the rates over all brokers; 0 = as they have it."""
+LIMIT_NAMES = tuple(limit.name for limit in LIMITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,15 +11,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing import cost_answers, cost_reports, cost_tags
-from billing.cost_models import TAG_LENGTH_MAX
 from billing.cost_reports import Asked, CostRow, Report
 from billing.unit_cost_actions import is_currency
 from control_plane import config
 from control_plane.api import etags, shapes
 from control_plane.api.pages import in_memory
+from control_plane.rest import described
 from control_plane.rest.views import TenantView
 from daemon.data_set_store import DataSetStore
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.resources import COST_TAGS
+from penstock.contract.resources.cost_tags import KIND, NAME
+from penstock.contract.resources.description import Method
 from penstock.rules.allocation import month_of
 from tenants.roles import Permission
 
@@ -233,73 +236,38 @@ def _day(name: str, text: str) -> date:
 
 
 class CostTagShape(serializers.Serializer[Any]):
-    kind = serializers.CharField(help_text="topic or principal.")
-    name = serializers.CharField(help_text="The topic's, or the principal as access lists name it.")
+    kind = serializers.CharField(help_text=KIND.help)
+    name = serializers.CharField(help_text=NAME.help)
     key = serializers.CharField()
     value = serializers.CharField()
 
 
-class CostTagsInput(shapes.StrictSerializer):
-    tags = serializers.DictField(
-        child=serializers.CharField(max_length=TAG_LENGTH_MAX),
-        help_text=f"Key -> value, all of them, at most {cost_tags.TAGS_OF_ONE_MAX}. {{}}: none.",
-    )
+CostTagsInput = described.made_of(COST_TAGS, "CostTagsInput")
+CostTagsShape = described.shape_of(COST_TAGS.fields, "CostTagsShape")
 
 
-class CostTagsShape(serializers.Serializer[Any]):
-    kind = serializers.CharField(help_text="topic or principal.")
-    name = serializers.CharField()
-    tags = serializers.DictField(child=serializers.CharField())
-
-
+@described.operations(COST_TAGS, Method.LIST, shape=CostTagShape)
 class CostTagsView(TenantView):
-    permissions: ClassVar[Any] = {"GET": Permission.USAGE_READ}
-
-    @extend_schema(
-        operation_id="cost_tags_list",
-        parameters=[shapes.TENANT, *shapes.PAGING],
-        responses={200: shapes.listed("CostTag", CostTagShape(many=True)), **shapes.problems(403, 404)},
-    )
     def get(self, request: Request) -> Response:
-        """The tags by which the tenant's costs can be summed up: of topics, and of principals."""
         rows: Any = cost_tags.tags(self.tenant, self.access.visible)
         return self.paged(rows, CostTagShape)
 
 
+@described.operations(COST_TAGS, Method.READ, Method.SET, shape=CostTagsShape, takes=CostTagsInput)
 class CostTagsOfView(TenantView):
-    permissions: ClassVar[Any] = {"GET": Permission.USAGE_READ, "PUT": Permission.BUDGETS_WRITE}
-    conditional = frozenset({"PUT"})
-    dry_run = frozenset({"PUT"})
-
-    @extend_schema(
-        operation_id="cost_tags_read",
-        parameters=[shapes.TENANT, shapes.ETAG],
-        responses={200: CostTagsShape, **shapes.problems(403, 404)},
-    )
     def get(self, request: Request, kind: str, name: str) -> Response:
-        """The tags of one topic or principal."""
         tags = cost_tags.known_tags_of(self.tenant, kind, name, self.access.visible)
         return self._shown(kind, name, tags)
 
-    @extend_schema(
-        operation_id="cost_tags_set",
-        request=CostTagsInput,
-        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: CostTagsShape, **shapes.problems(403, 404, 412, 422)},
-    )
     def put(self, request: Request, kind: str, name: str) -> Response:
-        """Set all tags of a topic or principal. They count for all of its usage, of earlier months too. A topic's tag
-        comes before that of the principal that used it.
-        """
         cost_tags.known_tags_of(self.tenant, kind, name)
-        given = CostTagsInput(data=request.data)
-        given.is_valid(raise_exception=True)
+        body = described.taken(request, CostTagsInput)
         with etags.unchanged_within(
             request,
             self.tenant,
             lambda: _tag_of(kind, name, cost_tags.known_tags_of(self.tenant, kind, name)),
         ):
-            tags = cost_tags.set_tags(self.actor, self.tenant, kind, name, given.validated_data["tags"])
+            tags = cost_tags.set_tags(self.actor, self.tenant, kind, name, body["tags"])
         return self._shown(kind, name, tags)
 
     @staticmethod

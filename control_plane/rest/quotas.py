@@ -1,5 +1,6 @@
 """REST: a tenant's limits."""
 
+from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,48 +13,21 @@ from control_plane.api import etags, shapes
 from control_plane.api.pages import in_memory
 from control_plane.brokers import client as brokers
 from control_plane.brokers.view import TenantUseSeen
+from control_plane.rest import described
 from control_plane.rest.views import CallerView, TenantView, answer_change, tagged
 from control_plane.topics import plan_use
 from penstock.contract.errors import Forbidden, InvalidRequest
+from penstock.contract.resources import LIMITS, QUOTAS
+from penstock.contract.resources.description import Method
 from penstock.rules.service_levels import SHIPPED_LEVELS, STANDARD_1
 from quotas import actions, queries
-from quotas.plans import Limits, Plan, level_from, limits_from
+from quotas.plans import level_from, limits_from
 from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
 from tenants.roles import Permission, Standing, allowed
 
-
-class LimitsInput(shapes.StrictSerializer):
-    produce_bytes_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    partitions_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    topics_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    retention_ms_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    message_bytes_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    service_accounts_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    bin_days = serializers.IntegerField(required=False, help_text="0 = no recycle bin.")
-    keys_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    consume_bytes_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    rest_calls_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    rest_processor_ms_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    connections_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    groups_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    requests_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    connection_attempts_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    rate_burst_ms = serializers.IntegerField(required=False, help_text="0 = the brokers' own.")
-    rate_floor_percent = serializers.IntegerField(required=False, help_text="0 = the brokers' own.")
-    storage_bytes_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    partition_changes_per_hour = serializers.IntegerField(required=False, help_text="0 = no limit.")
-    broker_processor_ms_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
-
-
-class QuotasInput(LimitsInput):
-    plan = serializers.CharField(
-        required=False,
-        max_length=100,
-        help_text="Another plan ends every limit of the tenant's own that is not given with it. One below what the"
-        " tenant uses is refused.",
-    )
-    plan_version = serializers.IntegerField(required=False, help_text="Its newest unless given.")
+LimitsInput = described.change_of(LIMITS, "LimitsInput")
+QuotasInput = described.change_of(QUOTAS.fields, "QuotasInput")
 
 
 class PlanInput(shapes.StrictSerializer):
@@ -74,49 +48,7 @@ class PlanInput(shapes.StrictSerializer):
     )
 
 
-class LimitsShape(serializers.Serializer[Any]):
-    """0 = no limit."""
-
-    produce_bytes_per_s = serializers.IntegerField(
-        help_text="Bytes per second of batches as sent, over all brokers."
-    )
-    partitions_max = serializers.IntegerField(help_text="Partitions of all topics.")
-    topics_max = serializers.IntegerField(help_text="Topics.")
-    retention_ms_max = serializers.IntegerField(help_text="The longest `retention_ms` of a topic.")
-    message_bytes_max = serializers.IntegerField(help_text="The largest `max_message_bytes` of a topic.")
-    service_accounts_max = serializers.IntegerField(help_text="Service accounts.")
-    bin_days = serializers.IntegerField(
-        help_text="Days that a deleted topic stays in the recycle bin; 0 = no recycle bin."
-    )
-    keys_max = serializers.IntegerField(help_text="Valid keys of people and service accounts.")
-    consume_bytes_per_s = serializers.IntegerField(
-        help_text="Bytes per second of batches as pushed to consumers, over all brokers."
-    )
-    rest_calls_per_s = serializers.IntegerField(help_text="Calls of REST per second, of all callers.")
-    rest_processor_ms_per_s = serializers.IntegerField(
-        help_text="Milliseconds of processor time that calls of REST take per second, of all callers."
-    )
-    connections_max = serializers.IntegerField(help_text="Connections with open calls at one broker.")
-    groups_max = serializers.IntegerField(help_text="Consumer groups, over all brokers.")
-    requests_per_s = serializers.IntegerField(help_text="Requests of clients per second, over all brokers.")
-    connection_attempts_per_s = serializers.IntegerField(
-        help_text="Connections that begin per second at one broker."
-    )
-    rate_burst_ms = serializers.IntegerField(
-        help_text="For how long what was not used of a rate may be made up; 0 = the brokers' own."
-    )
-    rate_floor_percent = serializers.IntegerField(
-        help_text="The part of each rate that brokers may use without a lease; 0 = the brokers' own."
-    )
-    storage_bytes_max = serializers.IntegerField(
-        help_text="Bytes that all topics keep, of one copy, with those in the recycle bin."
-    )
-    partition_changes_per_hour = serializers.IntegerField(
-        help_text="Partitions created or deleted, and changes of a topic's settings, per hour."
-    )
-    broker_processor_ms_per_s = serializers.IntegerField(
-        help_text="Milliseconds of processor time that the work of clients takes of one broker per second."
-    )
+LimitsShape = described.shape_of(LIMITS, "LimitsShape")
 
 
 class TierShape(serializers.Serializer[Any]):
@@ -168,186 +100,43 @@ class PreviewShape(serializers.Serializer[Any]):
     limits = LimitUseShape(many=True)
 
 
-# For a tenant. The context has its `limits` and its `plan`.
-class QuotasShape(serializers.Serializer[Any]):
-    tenant = serializers.CharField(source="public_id")
-    plan = serializers.SerializerMethodField(help_text="The plan that the tenant is on.")
-    plan_version = serializers.SerializerMethodField()
-    produce_bytes_per_s = serializers.SerializerMethodField(
-        help_text="Bytes per second of batches as sent, over all brokers; 0 = no limit."
-    )
-    partitions_max = serializers.SerializerMethodField(help_text="Partitions of all topics; 0 = no limit.")
-    topics_max = serializers.SerializerMethodField(help_text="Topics; 0 = no limit.")
-    retention_ms_max = serializers.SerializerMethodField(
-        help_text="The longest `retention_ms` of a topic; 0 = no limit."
-    )
-    message_bytes_max = serializers.SerializerMethodField(
-        help_text="The largest `max_message_bytes` of a topic; 0 = no limit."
-    )
-    service_accounts_max = serializers.SerializerMethodField(help_text="Service accounts; 0 = no limit.")
-    bin_days = serializers.SerializerMethodField(
-        help_text="Days that a deleted topic stays in the recycle bin; 0 = no recycle bin."
-    )
-    keys_max = serializers.SerializerMethodField(
-        help_text="Valid keys of people and service accounts; 0 = no limit."
-    )
-    consume_bytes_per_s = serializers.SerializerMethodField(
-        help_text="Bytes per second of batches as pushed to consumers, over all brokers; 0 = no limit."
-    )
-    rest_calls_per_s = serializers.SerializerMethodField(
-        help_text="Calls of REST per second, of all callers; 0 = no limit."
-    )
-    rest_processor_ms_per_s = serializers.SerializerMethodField(
-        help_text="Milliseconds of processor time that calls of REST take per second, of all callers; 0 = no limit."
-    )
-    connections_max = serializers.SerializerMethodField(
-        help_text="Connections with open calls at one broker; 0 = no limit."
-    )
-    groups_max = serializers.SerializerMethodField(
-        help_text="Consumer groups, over all brokers; 0 = no limit."
-    )
-    requests_per_s = serializers.SerializerMethodField(
-        help_text="Requests of clients per second, over all brokers; 0 = no limit."
-    )
-    connection_attempts_per_s = serializers.SerializerMethodField(
-        help_text="Connections that begin per second at one broker; 0 = no limit."
-    )
-    rate_burst_ms = serializers.SerializerMethodField(
-        help_text="For how long what was not used of a rate may be made up; 0 = the brokers' own."
-    )
-    rate_floor_percent = serializers.SerializerMethodField(
-        help_text="The part of each rate that brokers may use without a lease; 0 = the brokers' own."
-    )
-    storage_bytes_max = serializers.SerializerMethodField(
-        help_text="Bytes that all topics keep, of one copy, with those in the recycle bin; 0 = no limit."
-    )
-    partition_changes_per_hour = serializers.SerializerMethodField(
-        help_text="Partitions created or deleted, and changes of a topic's settings, per hour; 0 = no limit."
-    )
-    broker_processor_ms_per_s = serializers.SerializerMethodField(
-        help_text="Milliseconds of processor time that the work of clients takes of one broker per second; 0 = no"
-        " limit."
-    )
-
-    def get_plan(self, tenant: Tenant) -> str:
-        return self._plan.name
-
-    def get_plan_version(self, tenant: Tenant) -> int:
-        return self._plan.version
-
-    def get_produce_bytes_per_s(self, tenant: Tenant) -> int:
-        return self._limits.produce_bytes_per_s
-
-    def get_partitions_max(self, tenant: Tenant) -> int:
-        return self._limits.partitions_max
-
-    def get_topics_max(self, tenant: Tenant) -> int:
-        return self._limits.topics_max
-
-    def get_retention_ms_max(self, tenant: Tenant) -> int:
-        return self._limits.retention_ms_max
-
-    def get_message_bytes_max(self, tenant: Tenant) -> int:
-        return self._limits.message_bytes_max
-
-    def get_service_accounts_max(self, tenant: Tenant) -> int:
-        return self._limits.service_accounts_max
-
-    def get_bin_days(self, tenant: Tenant) -> int:
-        return self._limits.bin_days
-
-    def get_keys_max(self, tenant: Tenant) -> int:
-        return self._limits.keys_max
-
-    def get_consume_bytes_per_s(self, tenant: Tenant) -> int:
-        return self._limits.consume_bytes_per_s
-
-    def get_rest_calls_per_s(self, tenant: Tenant) -> int:
-        return self._limits.rest_calls_per_s
-
-    def get_rest_processor_ms_per_s(self, tenant: Tenant) -> int:
-        return self._limits.rest_processor_ms_per_s
-
-    def get_connections_max(self, tenant: Tenant) -> int:
-        return self._limits.connections_max
-
-    def get_groups_max(self, tenant: Tenant) -> int:
-        return self._limits.groups_max
-
-    def get_requests_per_s(self, tenant: Tenant) -> int:
-        return self._limits.requests_per_s
-
-    def get_connection_attempts_per_s(self, tenant: Tenant) -> int:
-        return self._limits.connection_attempts_per_s
-
-    def get_rate_burst_ms(self, tenant: Tenant) -> int:
-        return self._limits.rate_burst_ms
-
-    def get_rate_floor_percent(self, tenant: Tenant) -> int:
-        return self._limits.rate_floor_percent
-
-    def get_storage_bytes_max(self, tenant: Tenant) -> int:
-        return self._limits.storage_bytes_max
-
-    def get_partition_changes_per_hour(self, tenant: Tenant) -> int:
-        return self._limits.partition_changes_per_hour
-
-    def get_broker_processor_ms_per_s(self, tenant: Tenant) -> int:
-        return self._limits.broker_processor_ms_per_s
-
-    @property
-    def _limits(self) -> Limits:
-        limits: Limits = self.context["limits"]
-        return limits
-
-    @property
-    def _plan(self) -> Plan:
-        plan: Plan = self.context["plan"]
-        return plan
+# For a tenant. The context has its plan and limits, as `quotas`.
+class _QuotasOfTenant(serializers.Serializer[Any]):
+    def to_representation(self, instance: Tenant) -> dict[str, Any]:
+        known = {"public_id": instance.public_id, "generation": instance.generation}
+        shown: dict[str, Any] = super().to_representation(known | self.context["quotas"])
+        return shown
 
 
-class ChangedQuotas(QuotasShape, shapes.Delivery):
+QuotasShape = described.shape_of(
+    QUOTAS.fields, "QuotasShape", _QuotasOfTenant, sources={"tenant": "public_id"}
+)
+
+
+class ChangedQuotas(QuotasShape, shapes.Delivery):  # type: ignore[misc,valid-type]
     pass
 
 
+@described.operations(
+    QUOTAS, Method.READ, Method.CHANGE, shape=QuotasShape, takes=QuotasInput, changed=ChangedQuotas
+)
 class QuotasView(TenantView):
     counted = False
-    permissions: ClassVar[Any] = {"GET": Permission.QUOTAS_READ, "PATCH": Permission.QUOTAS_WRITE}
-    conditional = frozenset({"PATCH"})
-    dry_run = frozenset({"PATCH"})
 
-    @extend_schema(
-        operation_id="quotas_get",
-        parameters=[shapes.TENANT, shapes.ETAG],
-        responses={200: QuotasShape, **shapes.problems(403, 404)},
-    )
     def get(self, request: Request) -> Response:
-        """The tenant's limits."""
         return tagged(self.tenant, QuotasShape(self.tenant, context=_context(self.tenant)))
 
-    @extend_schema(
-        operation_id="quotas_set",
-        request=QuotasInput,
-        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: ChangedQuotas, 202: ChangedQuotas, **shapes.problems(403, 404, 409, 412)},
-    )
     def patch(self, request: Request) -> Response:
-        """Operators: set the given limits, or another plan; the others stay as they are.
-
-        A limit that becomes lower than it was, and is below what the tenant uses, is refused.
-        """
-        given = QuotasInput(data=request.data)
-        given.is_valid(raise_exception=True)
+        limits = described.taken(request, QuotasInput)
         before = queries.quota_of(self.tenant)
         with etags.unchanged(request, self.tenant):
-            asked = dict(given.validated_data)
-            name, version = asked.pop("plan", ""), asked.pop("plan_version", 0)
+            name, version = limits.pop("plan", ""), limits.pop("plan_version", 0)
             if version and not name:
                 raise InvalidRequest("plan_version: name the plan too")
             plan = queries.plan(name, version) if name else None
-            asks = plan is not None or any(name in asked for name in plan_use.SEEN_BY_BROKERS)
+            asks = plan is not None or any(limit in limits for limit in plan_use.SEEN_BY_BROKERS)
             seen = brokers.tenant_use(self.tenant.public_id) if asks else TenantUseSeen()
-            tenant = plan_use.set_limits(self.actor, self.tenant, plan=plan, seen=seen, **asked)
+            tenant = plan_use.set_limits(self.actor, self.tenant, plan=plan, seen=seen, **limits)
         return answer_change(
             tenant,
             KIND_TENANT,
@@ -438,4 +227,5 @@ class PlansView(CallerView):
 
 
 def _context(tenant: Tenant) -> dict[str, Any]:
-    return {"limits": queries.limits_of(tenant), "plan": queries.plan_of(tenant)}
+    plan = queries.plan_of(tenant)
+    return {"quotas": {"plan": plan.name, "plan_version": plan.version, **asdict(queries.limits_of(tenant))}}

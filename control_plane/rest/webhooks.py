@@ -12,34 +12,19 @@ from rest_framework.response import Response
 
 from control_plane.api import etags, shapes
 from control_plane.api.pages import Key, KeyedList
+from control_plane.rest import described
 from control_plane.rest.views import TenantView
 from control_plane.webhooks import actions, queries
-from control_plane.webhooks.models import ASKED, FAILING, GONE, OFF, ON, Webhook, WebhookAttempt
+from control_plane.webhooks.models import Webhook, WebhookAttempt
 from control_plane.webhooks.shown import shown_url
-from penstock.contract.limits import KEY_NAME_LENGTH_MAX
+from penstock.contract.resources import WEBHOOKS
+from penstock.contract.resources.description import Method
 from tenants.roles import Permission, allowed
 
 OVERLAP_S = 24 * 3600
-_EVENTS = "Types of events that it gets: a type, its beginning with `.*`, or `*`, as `audit.*`."
 
-
-class WebhookInput(shapes.StrictSerializer):
-    name = serializers.CharField(max_length=KEY_NAME_LENGTH_MAX, trim_whitespace=False)
-    url = serializers.CharField(trim_whitespace=False, help_text="https, on a public address.")
-    events = serializers.ListField(child=serializers.CharField(), help_text=_EVENTS)
-
-
-class WebhookChange(shapes.StrictSerializer):
-    name = serializers.CharField(required=False, max_length=KEY_NAME_LENGTH_MAX, trim_whitespace=False)
-    url = serializers.CharField(
-        required=False, trim_whitespace=False, help_text="Another address is tried at once."
-    )
-    events = serializers.ListField(required=False, child=serializers.CharField(), help_text=_EVENTS)
-    state = serializers.ChoiceField(
-        required=False,
-        choices=[ON, OFF],
-        help_text="`off`: nothing is sent until it is on; `on`: it goes on where it stopped.",
-    )
+WebhookInput = described.made_of(WEBHOOKS, "WebhookInput")
+WebhookChange = described.change_of(WEBHOOKS.fields, "WebhookChange")
 
 
 class ResumeInput(shapes.StrictSerializer):
@@ -57,34 +42,22 @@ class SecretRotationInput(shapes.StrictSerializer):
     )
 
 
-class WebhookShape(serializers.Serializer[Any]):
-    id = serializers.CharField(source="public_id")
-    name = serializers.CharField()
-    url = serializers.CharField()
-    events = serializers.ListField(child=serializers.CharField())
-    state = serializers.ChoiceField(choices=[ON, OFF])
-    reason = serializers.ChoiceField(
-        choices=[ASKED, GONE, FAILING],
-        allow_blank=True,
-        help_text="Why it is off: a caller switched it off, its endpoint answered 410, or no event was taken for days.",
-    )
-    off_at = shapes.Moment(allow_null=True)
-    created_at = shapes.Moment()
-    delivered_at = shapes.Moment(allow_null=True, help_text="When an event was taken last.")
-    failures = serializers.IntegerField(help_text="Failed attempts of the event whose turn it is.")
-    failing_since = shapes.Moment(allow_null=True)
-    next_attempt_at = shapes.Moment(source="due_at", help_text="Not before then.")
-    old_secret_until = shapes.Moment(
-        source="previous_until", allow_null=True, help_text="Until when the secret before signs too."
-    )
-
+class _WithAddress(serializers.Serializer[Any]):
     def to_representation(self, instance: Webhook) -> dict[str, Any]:
-        shown = super().to_representation(instance)
+        shown: dict[str, Any] = super().to_representation(instance)
         # `whole`: the caller may change it, and so reads all of its address.
         return shown if self.context.get("whole") else {**shown, "url": shown_url(instance.url)}
 
 
-class OneWebhookShape(WebhookShape):
+WebhookShape = described.shape_of(
+    WEBHOOKS.fields,
+    "WebhookShape",
+    _WithAddress,
+    sources={"id": "public_id", "next_attempt_at": "due_at", "old_secret_until": "previous_until"},
+)
+
+
+class OneWebhookShape(WebhookShape):  # type: ignore[misc,valid-type]
     waiting = serializers.SerializerMethodField(
         help_text="Events of its sources that it has not come to, whatever it takes of them."
     )
@@ -136,73 +109,33 @@ class _WebhookView(_ShowingView):
         return Response(OneWebhookShape(row, context=self.context()).data, headers={"ETag": tag_of(row)})
 
 
+@described.operations(
+    WEBHOOKS, Method.LIST, Method.CREATE, shape=WebhookShape, takes=WebhookInput, changed=NewWebhookShape
+)
 class WebhooksView(_ShowingView):
-    permissions: ClassVar[Any] = {"GET": Permission.WEBHOOKS_READ, "POST": Permission.WEBHOOKS_WRITE}
-    dry_run = frozenset({"POST"})
-
-    @extend_schema(
-        operation_id="webhooks_list",
-        parameters=[shapes.TENANT, *shapes.PAGING],
-        responses={200: shapes.listed("Webhook", WebhookShape(many=True)), **shapes.problems(403, 404)},
-    )
     def get(self, request: Request) -> Response:
-        """The tenant's webhooks."""
         return self.paged(queries.webhooks(self.tenant), WebhookShape, context=self.context())
 
-    @extend_schema(
-        operation_id="webhooks_create",
-        request=WebhookInput,
-        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: NewWebhookShape, **shapes.problems(403, 404, 409, 422)},
-    )
     def post(self, request: Request) -> Response:
-        """Make a webhook. It gets what happens from now on, signed with the secret of this answer."""
-        given = WebhookInput(data=request.data)
-        given.is_valid(raise_exception=True)
-        row, secret = actions.create(self.actor, self.tenant, **given.validated_data)
+        body = described.taken(request, WebhookInput)
+        row, secret = actions.create(self.actor, self.tenant, **body)
         shown = NewWebhookShape(row, context=self.context(secret=secret))
         return Response(shown.data, status=201, headers={"ETag": tag_of(row)})
 
 
+@described.operations(
+    WEBHOOKS, Method.READ, Method.CHANGE, Method.REMOVE, shape=OneWebhookShape, takes=WebhookChange
+)
 class WebhookView(_WebhookView):
-    permissions: ClassVar[Any] = {
-        "GET": Permission.WEBHOOKS_READ,
-        "PATCH": Permission.WEBHOOKS_WRITE,
-        "DELETE": Permission.WEBHOOKS_WRITE,
-    }
-    conditional = frozenset({"PATCH", "DELETE"})
-    dry_run = frozenset({"PATCH", "DELETE"})
-
-    @extend_schema(
-        operation_id="webhooks_get",
-        parameters=[shapes.TENANT, shapes.ETAG],
-        responses={200: OneWebhookShape, **shapes.problems(403, 404)},
-    )
     def get(self, request: Request, webhook: str) -> Response:
-        """One webhook, and how much waits for it."""
         return self.shown(queries.webhook(self.tenant, webhook))
 
-    @extend_schema(
-        operation_id="webhooks_change",
-        request=WebhookChange,
-        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: OneWebhookShape, **shapes.problems(403, 404, 409, 412)},
-    )
     def patch(self, request: Request, webhook: str) -> Response:
-        """Change what is given. What the events left out before does not come later."""
-        given = WebhookChange(data=request.data)
-        given.is_valid(raise_exception=True)
-        asked = dict(given.validated_data)
+        body = described.taken(request, WebhookChange)
         with self.unchanged(request, webhook):
-            return self.shown(actions.change(self.actor, self.tenant, webhook, **asked))
+            return self.shown(actions.change(self.actor, self.tenant, webhook, **body))
 
-    @extend_schema(
-        operation_id="webhooks_delete",
-        parameters=[shapes.TENANT, shapes.IF_MATCH],
-        responses={204: None, **shapes.problems(403, 404, 412)},
-    )
     def delete(self, request: Request, webhook: str) -> Response:
-        """Delete a webhook with its secret and its log. What waits for it is not sent."""
         with self.unchanged(request, webhook):
             actions.delete(self.actor, self.tenant, webhook)
         return Response(status=204)
@@ -257,9 +190,8 @@ class ResumeView(_WebhookView):
     )
     def post(self, request: Request, webhook: str) -> Response:
         """Go on with the first event that was not taken, at once, instead of after the pause or never."""
-        given = ResumeInput(data=request.data)
-        given.is_valid(raise_exception=True)
-        return self.shown(actions.resume(self.actor, self.tenant, webhook, **given.validated_data))
+        body = described.taken(request, ResumeInput)
+        return self.shown(actions.resume(self.actor, self.tenant, webhook, **body))
 
 
 class RotationView(_ShowingView):
@@ -274,9 +206,8 @@ class RotationView(_ShowingView):
     )
     def post(self, request: Request, webhook: str) -> Response:
         """A new secret. Until the overlap is over, each event has a signature by the old one too."""
-        given = SecretRotationInput(data=request.data)
-        given.is_valid(raise_exception=True)
-        overlap = timedelta(seconds=max(-1, min(given.validated_data["overlap_s"], 10**9)))
+        overlap_s = described.taken(request, SecretRotationInput)["overlap_s"]
+        overlap = timedelta(seconds=max(-1, min(overlap_s, 10**9)))
         row, secret = actions.rotate(self.actor, self.tenant, webhook, overlap=overlap)
         shown = NewWebhookShape(row, context=self.context(secret=secret))
         return Response(shown.data, status=201, headers={"ETag": tag_of(row)})

@@ -15,6 +15,8 @@ from docs.reference.markdown import code, page, said_of, table
 from penstock.cli.exit_codes import exit_code
 from penstock.contract import limits, topic_settings
 from penstock.contract.errors import error_class, error_table
+from penstock.contract.resources import LIMITS
+from penstock.contract.resources.wording import meaning
 from penstock.contract.topic_settings import TopicSettings
 from quotas import plans
 
@@ -76,25 +78,25 @@ def limits_page() -> str:
 
 def _tenant_limits() -> tuple[str, ...]:
     """What a tenant's plan bounds, and the plans that are shipped."""
-    said = said_of(plans, "Limits")
-    mute = [name for name in plans.LIMIT_NAMES if not said.get(name) or name not in _OUTCOMES]
-    if mute:
-        raise ValueError(f"quotas/plans.py: no docstring, or no outcome here: {', '.join(mute)}")
-    rows = [(code(name), said[name], *_OUTCOMES[name]) for name in plans.LIMIT_NAMES]
+    without = [limit.name for limit in LIMITS if limit.name not in _OUTCOMES]
+    if without:
+        raise ValueError(f"no outcome here: {', '.join(without)}")
+    rows = [(code(limit.name), meaning(limit), *_OUTCOMES[limit.name]) for limit in LIMITS]
     shipped = [
         (
             code(plan.name),
             *(
-                _amount(name.upper(), value)
-                if (value := getattr(plan.limits, name))
-                else ("brokers' own" if name in plans.RATE_SETTINGS else "no limit")
-                for name in plans.LIMIT_NAMES
+                _amount(limit.name.upper(), value)
+                if (value := getattr(plan.limits, limit.name))
+                else limit.zero
+                for limit in LIMITS
             ),
         )
         for plan in plans.SHIPPED
     ]
     return (
-        "Made from `quotas/plans.py`. A plan is a named set of limits with versions; an operator puts a tenant on "
+        "Made from `penstock/contract/resources/quotas.py` and `quotas/plans.py`. A plan is a named set of limits with "
+        "versions; an operator puts a tenant on "
         "one, and may set single limits beside it. `penstock tenant plans` lists them, `penstock tenant preview` "
         "says what another plan would refuse. A plan below what a tenant uses is refused and names each such limit; "
         "not for connections and changes in this hour, which are shown, and clear by themselves.",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +49,6 @@ class DeclaredKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredWebhook:
-    """A webhook, known by its name; `events` are sorted."""
-
-    name: str
-    url: str
-    events: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredQuotas:
     """`limits` are those that the file names; the service knows which there are. `plan` empty: as it is."""
 
@@ -89,5 +81,6 @@ class Declared:
     acls: tuple[DeclaredAcl, ...] | None = None
     default: str | None = None
     keys: tuple[DeclaredKey, ...] | None = None
-    webhooks: tuple[DeclaredWebhook, ...] | None = None
+    webhooks: tuple[Mapping[str, Any], ...] | None = None
+    """Values by field, as `penstock.contract.resources.webhooks` describes them; lists are sorted."""
     account_limits: DeclaredAccountLimits | None = None

@@ -7,8 +7,10 @@ from typing import Any
 from penstock.admin.declaration import Declared, DeclaredAcl, DeclaredKey, DeclaredScope
 from penstock.admin.declared_changes import Change, Kind, Present, Sign, ids_of
 from penstock.admin.declared_limits import account_limits_changes, quotas_changes
+from penstock.admin.declared_objects import objects_changes
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX
+from penstock.contract.resources import WEBHOOKS
 from penstock.rules.access import ALLOW, DENY, circle_among, described_resource
 from penstock.rules.names import AUDIT_TOPIC, check_display_name
 
@@ -327,35 +329,10 @@ def _keys(
 def _webhooks(wanted: Declared, present: Present, removals: list[Change], prune: bool) -> list[Change]:
     if wanted.webhooks is None:
         return []
-    there = {one["name"]: one for one in present.webhooks}
     if prune:
-        removals += _removed(Kind.WEBHOOK, there, (one.name for one in wanted.webhooks))
-    changes: list[Change] = []
-    for one in wanted.webhooks:
-        body: dict[str, Any] = {"url": one.url, "events": list(one.events)}
-        if one.name not in there:
-            body["name"] = one.name
-            changes.append(Change(kind=Kind.WEBHOOK, sign=Sign.ADD, name=one.name, body=body))
-            continue
-        before = there[one.name]
-        fields: list[tuple[str, Any, Any]] = []
-        if before["url"] != one.url:
-            fields.append(("url", _host(before["url"]), _host(one.url)))
-        if before["events"] != body["events"]:
-            fields.append(("events", before["events"], body["events"]))
-        if fields:
-            changed = {name: body[name] for name, _, _ in fields}
-            changes.append(
-                Change(
-                    kind=Kind.WEBHOOK,
-                    sign=Sign.CHANGE,
-                    name=one.name,
-                    id=before["id"],
-                    fields=tuple(fields),
-                    body=changed,
-                )
-            )
-    return changes
+        there = {row["name"]: row for row in present.webhooks}
+        removals += _removed(Kind.WEBHOOK, there, (webhook["name"] for webhook in wanted.webhooks))
+    return objects_changes(WEBHOOKS, Kind.WEBHOOK, wanted.webhooks, present.webhooks, shown={"url": _host})
 
 
 def _host(url: str) -> str:

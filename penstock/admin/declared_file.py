@@ -21,10 +21,12 @@ from penstock.admin.declaration import (
     DeclaredQuotas,
     DeclaredScope,
     DeclaredTopic,
-    DeclaredWebhook,
 )
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, PenstockError
+from penstock.contract.resources import WEBHOOKS
+from penstock.contract.resources.description import Given, Kind, Resource
+from penstock.contract.resources.webhooks import EVENTS_USUAL
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access import ALLOW, DENY, TENANT, Acl, Scope, check_can_exist, check_scope
 from penstock.rules.names import check_printable_name, check_topic_name
@@ -46,8 +48,6 @@ _KINDS: Final = (
     *("quotas", "service_accounts", "principal_groups", "topics", "access", "acls", "keys"),
     *("webhooks", "account_limits"),
 )
-_EVENTS: Final = "audit.*"
-"""What a webhook gets where nothing else is said."""
 _EMPTY: Final = "the file is empty; it has at least one of topics, service_accounts, acls …"
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -102,7 +102,7 @@ class _Reader:
             acls=self._unique(whole, "acls", self._acl, lambda one: one),
             default=default,
             keys=self._unique(whole, "keys", self._key, lambda one: (one.service_account, one.name)),
-            webhooks=self._unique(whole, "webhooks", self._webhook, lambda one: one.name),
+            webhooks=self._unique(whole, "webhooks", self._webhook, lambda webhook: webhook["name"]),
             account_limits=(
                 self._account_limits(whole["account_limits"]) if "account_limits" in whole else None
             ),
@@ -304,19 +304,40 @@ class _Reader:
             scopes=tuple(sorted({self._scope(one) for one in scopes}, key=repr)),
         )
 
-    def _webhook(self, given: _Value) -> DeclaredWebhook:
-        named = self._fields(given, ("name", "url", "events"), required=("name", "url"))
-        url = self._text("url", named["url"])
-        if not url.startswith("https://") or len(url) > limits.WEBHOOK_URL_LENGTH_MAX:
+    def _webhook(self, given: _Value) -> Mapping[str, Any]:
+        webhook = self._described(WEBHOOKS, given, usual={"events": EVENTS_USUAL})
+        url_line = given.value["url"].line
+        if not webhook["url"].startswith("https://") or len(webhook["url"]) > limits.WEBHOOK_URL_LENGTH_MAX:
             # Not shown: its path may be a secret.
             self._refuse(
-                named["url"].line,
+                url_line,
                 f"url: https://host/path of at most {limits.WEBHOOK_URL_LENGTH_MAX} characters required",
             )
-        events = self._texts("events", named["events"]) if "events" in named else (_EVENTS,)
-        if not events:
-            self._refuse(named["events"].line, f"events: at least one pattern required, as {_EVENTS}")
-        return DeclaredWebhook(name=self._name(named["name"]), url=url, events=events)
+        if not webhook["events"]:
+            self._refuse(
+                given.value["events"].line, f"events: at least one pattern required, as {EVENTS_USUAL[0]}"
+            )
+        return webhook
+
+    def _described(
+        self, resource: Resource, given: _Value, *, usual: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, Any]:
+        """An object of the resource, by its fields. `usual`: what a file means where it names none."""
+        known = {field.name: field for field in resource.fields if field.given in (Given.ONCE, Given.ALWAYS)}
+        required = tuple(name for name, field in known.items() if field.default is None and name not in usual)
+        named = self._fields(given, tuple(known), required)
+        values: dict[str, Any] = {name: list(value) for name, value in usual.items()}
+        for name, value in named.items():
+            match known[name].kind:
+                case Kind.WHOLE:
+                    values[name] = self._number(name, value)
+                case Kind.TEXTS:
+                    values[name] = list(self._texts(name, value))
+                case Kind.TEXT:
+                    values[name] = self._name(value) if name == "name" else self._text(name, value)
+                case _:
+                    raise AssertionError(f"{resource.name}: a file cannot name {name}")
+        return {name: values[name] for name in known if name in values}
 
     def _moment(self, field: str, given: _Value) -> datetime:
         text = self._text(field, given)

@@ -1,11 +1,13 @@
 """`penstock budget …`: what the tenant may use in a day or month, and what of it is used; over REST."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import click
 
+from penstock.cli import described
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
@@ -13,18 +15,25 @@ from penstock.cli.quantities import SIZES, read_micro, read_quantity
 from penstock.cli.topic_changes import timeout_option
 from penstock.cli.whose import client_for, whose_option
 from penstock.contract.errors import NotFound
+from penstock.contract.resources import BUDGETS
 from penstock.rest.client import RestClient, segment
 from penstock.rules.rating import grouped_amount
 
-_MEASURES = ("cost", "bytes", "messages")
-_POLICIES = ("notify", "slow", "refuse_produce", "refuse", "stop_growth")
 _BAR = 20
 _whose = whose_option("budgets")
-_AMOUNT = "In a period: 500GB, 1000000 messages, or 12.50 of the currency."
-_POLICY = (
-    "At the full amount: notify nothing else, slow down producers, refuse_produce, or refuse reads too. stop_growth, of"
-    " a month's cost: no new topics, partitions and storage while the month is expected to cost it."
+_AMOUNT = (
+    "In a period: 500GB, 1000000 messages, or 12.50 of the currency. A higher one releases within seconds."
 )
+_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "budget": lambda budget: budget["id"],
+    "name": lambda budget: budget["name"],
+    "of": lambda budget: _of(budget),
+    "used": lambda budget: "?" if budget["used"] is None else _shown(budget, budget["used"]),
+    "amount": lambda budget: f"{_shown(budget, budget['amount'])} a {budget['period']}",
+    "": lambda budget: _bar(budget["used_percent"]),
+    "at the full amount": lambda budget: _policy(budget),
+    "period ends": lambda budget: budget["period_ends"],
+}
 
 
 @click.group(name="budget", cls=Group, path=("budget",))
@@ -38,25 +47,11 @@ def budget() -> None:
 def budget_list(token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """List the tenant's budgets and what is used of them."""
     with client_for(token_file, tenant) as rest:
-        found = list(rest.items("/v1/budgets", timeout_s=timeout))
-    if current().json:
-        print_json({"budgets": found})
-        return
-    print_table(
-        ["budget", "name", "of", "used", "amount", "", "at the full amount", "period ends"],
-        [
-            [
-                one["id"],
-                one["name"],
-                _of(one),
-                "?" if one["used"] is None else _shown(one, one["used"]),
-                f"{_shown(one, one['amount'])} a {one['period']}",
-                _bar(one["used_percent"]),
-                _policy(one),
-                one["period_ends"],
-            ]
-            for one in found
-        ],
+        budgets = list(rest.items("/v1/budgets", timeout_s=timeout))
+    described.print_list(
+        "budgets",
+        budgets,
+        _COLUMNS,
         empty="No budgets. Make one: penstock budget create monthly --measure bytes --amount 500GB",
     )
 
@@ -83,51 +78,17 @@ def budget_show(budget_id: str, token_file: Path | None, tenant: str | None, tim
     ],
 )
 @click.argument("name")
-@click.option("--measure", type=click.Choice(_MEASURES), required=True, help="What is counted, as produced.")
 @click.option("--amount", required=True, help=_AMOUNT)
-@click.option(
-    "--period", type=click.Choice(("month", "day")), default="month", show_default=True, help="Of UTC."
-)
-@click.option("--policy", type=click.Choice(_POLICIES), default="notify", show_default=True, help=_POLICY)
-@click.option("--threshold", "thresholds", type=click.IntRange(1, 1_000), multiple=True, default=(50, 80, 100),
-              show_default=True, help="Percent at which owners get an e-mail; repeatable.")  # fmt: skip
-@click.option("--slow-bytes-per-s", type=click.IntRange(min=1), help="The produce rate of the policy slow.")
-@click.option("--topic", help="Count this topic alone.")
-@click.option("--service-account", metavar="ID", help="Count the keys of this one alone.")
-@click.option(
-    "--count-reads", is_flag=True, help="Count each delivery to a consumer, too; of bytes and messages."
+@described.options_to_make(
+    BUDGETS, without=("name", "amount"), defaults={"period": "month", "policy": "notify"}
 )
 @_whose
 @timeout_option
 def budget_create(
-    name: str,
-    measure: str,
-    amount: str,
-    period: str,
-    policy: str,
-    thresholds: tuple[int, ...],
-    slow_bytes_per_s: int | None,
-    topic: str | None,
-    service_account: str | None,
-    count_reads: bool,
-    token_file: Path | None,
-    tenant: str | None,
-    timeout: float,
+    name: str, amount: str, token_file: Path | None, tenant: str | None, timeout: float, **given: Any
 ) -> None:
     """Make a budget. What the period is known to have used counts, and brokers count from now on."""
-    given = {
-        "name": name,
-        "period": period,
-        "measure": measure,
-        "amount": _read_amount(measure, amount),
-        "policy": policy,
-        "thresholds": list(thresholds),
-        "slow_bytes_per_s": slow_bytes_per_s,
-        "topic": topic,
-        "service_account": service_account,
-        "counts_reads": count_reads or None,
-    }
-    body = {field: value for field, value in given.items() if value is not None}
+    body = described.body({"name": name, "amount": _read_amount(given["measure"], amount), **given})
     with client_for(token_file, tenant) as rest, progress("Making a budget"):
         made = rest.post("/v1/budgets", body, timeout_s=timeout)
     _answer(made)
@@ -142,41 +103,20 @@ def budget_create(
     ],
 )
 @click.argument("budget_id", metavar="ID|NAME")
-@click.option("--name", help="Another name.")
-@click.option("--amount", help=_AMOUNT + " A higher one releases within seconds.")
-@click.option("--policy", type=click.Choice(_POLICIES), help=_POLICY)
-@click.option(
-    "--threshold", "thresholds", type=click.IntRange(1, 1_000), multiple=True, help="All of them; repeatable."
-)
-@click.option(
-    "--slow-bytes-per-s", type=click.IntRange(min=0), help="The produce rate of the policy slow; else 0."
-)
+@click.option("--amount", help=_AMOUNT)
+@described.options_to_change(BUDGETS, without=("amount",))
 @_whose
 @timeout_option
 def budget_set(
     budget_id: str,
-    name: str | None,
     amount: str | None,
-    policy: str | None,
-    thresholds: tuple[int, ...],
-    slow_bytes_per_s: int | None,
     token_file: Path | None,
     tenant: str | None,
     timeout: float,
+    **given: Any,
 ) -> None:
     """Change what is given. What a budget counts stays: make another one for that."""
-    given: dict[str, Any] = {
-        "name": name,
-        "amount": amount,
-        "policy": policy,
-        "thresholds": list(thresholds) or None,
-        "slow_bytes_per_s": slow_bytes_per_s,
-    }
-    body = {field: value for field, value in given.items() if value is not None}
-    if not body:
-        raise click.UsageError(
-            "one of --name, --amount, --policy, --threshold and --slow-bytes-per-s is required"
-        )
+    body = described.changes(BUDGETS, {"amount": amount, **given})
     with client_for(token_file, tenant) as rest, progress("Changing"):
         path = _path(rest, budget_id, timeout)
         if amount is not None:
@@ -203,7 +143,9 @@ def _path(rest: RestClient, budget_id: str, timeout_s: float) -> str:
     """The address of a budget by its id, or by its name. Raises `NotFound`."""
     if not budget_id.startswith("bud_"):
         named = [
-            one["id"] for one in rest.items("/v1/budgets", timeout_s=timeout_s) if one["name"] == budget_id
+            budget["id"]
+            for budget in rest.items("/v1/budgets", timeout_s=timeout_s)
+            if budget["name"] == budget_id
         ]
         if not named:
             raise NotFound(f"budget {budget_id!r} does not exist")
@@ -250,40 +192,44 @@ def _show(found: dict[str, Any]) -> None:
     )
 
 
-def _ceiling(one: dict[str, Any]) -> list[list[str]]:
-    if one["policy"] != "stop_growth":
+def _ceiling(budget: dict[str, Any]) -> list[list[str]]:
+    if budget["policy"] != "stop_growth":
         return []
     expected = (
-        "not known yet" if one["forecast"] is None else f"{_shown(one, one['forecast'])} at the month's end"
+        "not known yet"
+        if budget["forecast"] is None
+        else f"{_shown(budget, budget['forecast'])} at the month's end"
     )
-    stopped = f"refused since {one['growth_stopped_at']}" if one["growth_stopped_at"] else "allowed"
+    stopped = f"refused since {budget['growth_stopped_at']}" if budget["growth_stopped_at"] else "allowed"
     return [["expected", expected], ["growth", stopped]]
 
 
-def _counted(one: dict[str, Any]) -> str:
+def _counted(budget: dict[str, Any]) -> str:
     """What counts, and since when where that is not the period's beginning."""
-    what = "produced and delivered" if one.get("counts_reads") else "produced"
-    since = one.get("counted_since", one["period_began"])
+    what = "produced and delivered" if budget.get("counts_reads") else "produced"
+    since = budget.get("counted_since", budget["period_began"])
     return (
         what
-        if since == one["period_began"]
-        else f"{what}, since {since}; before that {_shown(one, one.get('used_before', 0))}"
+        if since == budget["period_began"]
+        else f"{what}, since {since}; before that {_shown(budget, budget.get('used_before', 0))}"
     )
 
 
-def _of(one: dict[str, Any]) -> str:
-    parts = [one["topic"] and f"topic {one['topic']}", one["service_account"] or ""]
+def _of(budget: dict[str, Any]) -> str:
+    parts = [budget["topic"] and f"topic {budget['topic']}", budget["service_account"] or ""]
     return " and ".join(part for part in parts if part) or "the tenant"
 
 
-def _policy(one: dict[str, Any]) -> str:
-    return f"slow to {one['slow_bytes_per_s']} B/s" if one["policy"] == "slow" else str(one["policy"])
+def _policy(budget: dict[str, Any]) -> str:
+    return (
+        f"slow to {budget['slow_bytes_per_s']} B/s" if budget["policy"] == "slow" else str(budget["policy"])
+    )
 
 
-def _shown(one: dict[str, Any], amount: int) -> str:
-    if one["measure"] == "cost":
-        return f"{grouped_amount(amount)} {one['unit'].removeprefix('micro-')}".rstrip()
-    if one["measure"] == "messages":
+def _shown(budget: dict[str, Any], amount: int) -> str:
+    if budget["measure"] == "cost":
+        return f"{grouped_amount(amount)} {budget['unit'].removeprefix('micro-')}".rstrip()
+    if budget["measure"] == "messages":
         return f"{amount:,} message{'' if amount == 1 else 's'}"
     for unit in ("TB", "GB", "MB", "kB"):
         if amount >= SIZES[unit]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from penstock.cli import described
 from penstock.cli.confirmation import must_agree
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, current
@@ -14,10 +15,19 @@ from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.topic_changes import timeout_option
 from penstock.cli.whose import client_for, whose_option
 from penstock.contract.errors import TimedOut
+from penstock.contract.resources import WEBHOOKS
+from penstock.contract.resources.webhooks import EVENTS_USUAL
 from penstock.rest.client import segment
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., object])
 _LOOK_S = 0.5
+_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "webhook": lambda webhook: webhook["id"],
+    "name": lambda webhook: webhook["name"],
+    "state": lambda webhook: _state(webhook),
+    "events": lambda webhook: ", ".join(webhook["events"]),
+    "url": lambda webhook: webhook["url"],
+}
 
 
 @click.group(name="webhook", cls=Group, path=("webhook",))
@@ -38,21 +48,13 @@ def _whose(command: _FunctionT) -> _FunctionT:
     ],
 )
 @click.argument("name")
-@click.option("--url", required=True, help="Where events go: https, on a public address.")
-@click.option(
-    "--event",
-    "events",
-    multiple=True,
-    default=("audit.*",),
-    show_default=True,
-    help="A type of events, or its beginning with .*; repeatable.",
-)
+@described.options_to_make(WEBHOOKS, without=("name",), defaults={"events": EVENTS_USUAL})
 @_whose
 def webhook_create(
-    name: str, url: str, events: tuple[str, ...], token_file: Path | None, tenant: str | None, timeout: float
+    name: str, token_file: Path | None, tenant: str | None, timeout: float, **given: Any
 ) -> None:
     """Make a webhook. It gets what happens from now on. Its secret is shown once."""
-    body = {"name": name, "url": url, "events": list(events)}
+    body = described.body({"name": name, **given})
     with client_for(token_file, tenant) as rest, progress("Making a webhook"):
         made = rest.post("/v1/webhooks", body, timeout_s=timeout)
     _show_secret(made)
@@ -63,13 +65,11 @@ def webhook_create(
 def webhook_list(token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """List the tenant's webhooks."""
     with client_for(token_file, tenant) as rest:
-        found = list(rest.items("/v1/webhooks", timeout_s=timeout))
-    if current().json:
-        print_json({"webhooks": found})
-        return
-    print_table(
-        ["webhook", "name", "state", "events", "url"],
-        [[one["id"], one["name"], _state(one), ", ".join(one["events"]), one["url"]] for one in found],
+        webhooks = list(rest.items("/v1/webhooks", timeout_s=timeout))
+    described.print_list(
+        "webhooks",
+        webhooks,
+        _COLUMNS,
         empty="No webhooks. Make one: penstock webhook create siem --url https://siem.example.com/penstock",
     )
 
@@ -92,26 +92,13 @@ def webhook_show(webhook_id: str, token_file: Path | None, tenant: str | None, t
     ],
 )
 @click.argument("webhook_id", metavar="ID")
-@click.option("--name", help="Another name.")
-@click.option("--url", help="Another address. It is tried at once.")
-@click.option("--event", "events", multiple=True, help="All types that it gets from now on; repeatable.")
-@click.option("--state", type=click.Choice(("on", "off")), help="off: nothing is sent until it is on again.")
+@described.options_to_change(WEBHOOKS)
 @_whose
 def webhook_change(
-    webhook_id: str,
-    name: str | None,
-    url: str | None,
-    events: tuple[str, ...],
-    state: str | None,
-    token_file: Path | None,
-    tenant: str | None,
-    timeout: float,
+    webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float, **given: Any
 ) -> None:
     """Change what is given."""
-    given = {"name": name, "url": url, "events": list(events) or None, "state": state}
-    body = {field: value for field, value in given.items() if value is not None}
-    if not body:
-        raise click.UsageError("one of --name, --url, --event and --state is required")
+    body = described.changes(WEBHOOKS, given)
     with client_for(token_file, tenant) as rest, progress("Changing"):
         changed = rest.patch(f"/v1/webhooks/{segment(webhook_id)}", body, timeout_s=timeout)
     _show(changed)

@@ -12,25 +12,22 @@ from dataclasses import astuple, dataclass
 from datetime import date
 
 from penstock.contract.invariant import invariant
+from penstock.contract.resources.budgets import AMOUNT_MAX
 from penstock.rules.timestamps import DAY_MS, day_of, day_start_ms
 
 DAY, MONTH = "day", "month"
 PERIODS = (MONTH, DAY)
 COST, BYTES, MESSAGES = "cost", "bytes", "messages"
-MEASURES = (COST, BYTES, MESSAGES)
 NOTIFY, SLOW, REFUSE_PRODUCE, REFUSE = "notify", "slow", "refuse_produce", "refuse"
 POLICIES = (NOTIFY, SLOW, REFUSE_PRODUCE, REFUSE)
 """What happens at the full amount: nothing but notices, a lower produce rate, no more messages, neither messages nor
 reads."""
 STOP_GROWTH = "stop_growth"
 """Of a ceiling of cost: nothing grows while the month is expected to cost more. Brokers only count it, as NOTIFY."""
-CHOSEN_POLICIES = (*POLICIES, STOP_GROWTH)
-"""Those that people choose from."""
 BUDGET = "budget"
 """As a limit is named in errors and counts."""
 PARTS = 10**9
 """Parts of a unit, in which prices of a byte and a message are given and use is counted before it is rounded."""
-AMOUNT_MAX = 10**18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

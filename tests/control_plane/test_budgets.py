@@ -90,8 +90,8 @@ def test_owners_admins_and_billing_make_budgets_and_developers_and_keys_do_not()
     [
         ({"amount": 0}, "amount: 0 is not within"),
         ({"amount": 10**19}, "is not within 1 to"),
-        ({"period": "year"}, "period is one of month, day"),
-        ({"measure": "joy"}, "measure of cost, bytes, messages"),
+        ({"period": "year"}, "period: one of month, day required"),
+        ({"measure": "joy"}, "measure: one of cost, bytes, messages required"),
         ({"measure": "cost"}, "no price book yet"),
         ({"thresholds": [0]}, "thresholds"),
         ({"thresholds": list(range(1, 12))}, "thresholds"),

@@ -12,6 +12,7 @@ from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
+from control_plane.rest import described
 from control_plane.topics import actions as topics
 from control_plane.topics import creation
 from control_plane.topics.models import Topic
@@ -21,7 +22,6 @@ from local.provisioning import put_key
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
 from penstock.contract.topic_settings import TopicSettings
-from quotas import actions as quotas
 from quotas.plans import HIGHEST
 from quotas.queries import limits_of, quota_of
 from tenants import actions as tenants
@@ -238,7 +238,8 @@ def test_limits_that_the_brokers_refuse_are_taken_back(
     tenant: Tenant, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = limits_of(tenant)
-    monkeypatch.setattr(quotas, "PRODUCE_BYTES_PER_S_MAX", 2 * PRODUCE_BYTES_PER_S_MAX)
+    # The control plane knows the bound too: here it does not.
+    monkeypatch.setattr(described, "taken", lambda request, shape: dict(request.data))
     monkeypatch.setitem(HIGHEST, "produce_bytes_per_s", 2 * PRODUCE_BYTES_PER_S_MAX)
     wanted = {"produce_bytes_per_s": PRODUCE_BYTES_PER_S_MAX + 1, "partitions_max": 5}
     answer = call("PATCH", "/v1/quotas", wanted, token=operator, tenant=tenant)

@@ -5,42 +5,34 @@ from typing import Any
 
 from django import forms
 
-from penstock.contract.limits import KEY_NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX
-from penstock.rules.budgets import BYTES, COST, MESSAGES, REFUSE, REFUSE_PRODUCE, SLOW, STOP_GROWTH
+from penstock.contract.resources import budgets
+from penstock.rules.budgets import BYTES, COST, MESSAGES, MONTH, NOTIFY, SLOW
 from quotas.models import Budget
 from web.forms.console_form import ConsoleForm
-from web.forms.fields import Choice, Text, Whole
+from web.forms.described import box
+from web.forms.fields import Choice, Text
 
 _UNITS = {BYTES: 10**9, COST: 10**6, MESSAGES: 1}
 """Units of a budget in one of those that people type."""
-_POLICIES = [
-    ("notify", "Notify only"),
-    (SLOW, "Slow producers down"),
-    (REFUSE_PRODUCE, "Refuse new messages"),
-    (REFUSE, "Refuse new messages and reads"),
-    (STOP_GROWTH, "Ceiling: stop growth while the month is expected to cost more"),
-]
 
 
 class BudgetForm(ConsoleForm):
     """What may be changed of a budget."""
 
-    name = Text(label="Name", widget=forms.TextInput({"maxlength": KEY_NAME_LENGTH_MAX, "autofocus": True}))
+    name = box(budgets.NAME)
     amount = forms.DecimalField(
-        label="Amount in a period",
+        label=budgets.AMOUNT.label,
         help_text="GB (10⁹ bytes), messages, or units of your price book's currency.",
         max_digits=18,
         decimal_places=6,
         min_value=Decimal("0.000001"),
     )
-    policy = Choice(label="At the full amount", choices=_POLICIES, initial="notify")
-    slow_bytes_per_s = Whole(
-        label="Rate when slowed down", help_text="Bytes a second. For that policy only.", required=False
-    )
+    policy = box(budgets.POLICY, initial=NOTIFY)
+    slow_bytes_per_s = box(budgets.SLOW_BYTES_PER_S, required=False)
     thresholds = Text(
-        label="Write to owners at",
+        label=budgets.THRESHOLDS.label,
         help_text="Percents of the amount, with spaces between them.",
-        initial="50 80 100",
+        initial=" ".join(map(str, budgets.THRESHOLDS_DEFAULT)),
         required=False,
         widget=forms.TextInput({"maxlength": 60, "inputmode": "numeric"}),
     )
@@ -79,22 +71,12 @@ class BudgetForm(ConsoleForm):
 class NewBudgetForm(BudgetForm):
     """Of what, too: that is never changed."""
 
-    measure = Choice(
-        label="Of what",
-        choices=[(BYTES, "Bytes"), (MESSAGES, "Messages"), (COST, "Cost of what is produced")],
-        initial=BYTES,
-    )
-    period = Choice(
-        label="Period", choices=[("month", "A month (UTC)"), ("day", "A day (UTC)")], initial="month"
-    )
-    topic = Text(
-        label="Topic",
-        help_text="Empty: all topics.",
-        required=False,
-        widget=forms.TextInput({"maxlength": TOPIC_NAME_LENGTH_MAX, "spellcheck": "false"}),
-    )
+    measure = box(budgets.MEASURE, initial=BYTES)
+    period = box(budgets.PERIOD, initial=MONTH)
+    topic = box(budgets.TOPIC, required=False)
+    service_account = box(budgets.SERVICE_ACCOUNT, required=False)
     counts = Choice(
-        label="What counts",
+        label=budgets.COUNTS_READS.label,
         choices=[
             ("produced", "What is produced"),
             ("both", "What is produced, and each delivery to a consumer"),
@@ -111,5 +93,6 @@ class NewBudgetForm(BudgetForm):
             "measure": found["measure"],
             "period": found["period"],
             "topic": found["topic"],
+            "service_account": found["service_account"],
             "counts_reads": found["counts"] == "both",
         }

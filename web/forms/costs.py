@@ -3,10 +3,10 @@
 from django import forms
 
 from billing import cost_tags
-from billing.cost_models import TAG_LENGTH_MAX
 from billing.tax_models import ADDRESS_LENGTH_MAX, EMAIL_LENGTH_MAX, TAX_ID_LENGTH_MAX
-from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
+from penstock.contract.resources.cost_tags import NAME, TAG_LENGTH_MAX, TAGS, TAGS_OF_ONE_MAX
 from web.forms.console_form import ConsoleForm
+from web.forms.described import box
 from web.forms.fields import Choice, Text
 
 
@@ -14,7 +14,7 @@ def _part(label: str) -> Text:
     return Text(label=label, required=False, widget=forms.TextInput({"maxlength": ADDRESS_LENGTH_MAX}))
 
 
-_TEXT_MAX = cost_tags.TAGS_OF_ONE_MAX * 2 * (TAG_LENGTH_MAX + 2)
+_TEXT_MAX = TAGS_OF_ONE_MAX * 2 * (TAG_LENGTH_MAX + 2)
 
 
 class TaxAddressForm(ConsoleForm):
@@ -59,13 +59,9 @@ class CostTagsForm(ConsoleForm):
     """All tags of one topic or principal."""
 
     kind = Choice(label="Of", choices=[(cost_tags.TOPIC, "Topic"), (cost_tags.PRINCIPAL, "Principal")])
-    name = Text(
-        label="Name",
-        help_text="The topic's, or the principal as access lists name it.",
-        widget=forms.TextInput({"maxlength": TOPIC_NAME_LENGTH_MAX, "spellcheck": "false"}),
-    )
+    name = box(NAME)
     tags = Text(
-        label="Tags",
+        label=TAGS.label,
         help_text="As team=payments, stage=test. Empty: none.",
         required=False,
         widget=forms.TextInput({"maxlength": _TEXT_MAX, "spellcheck": "false"}),

@@ -5,11 +5,11 @@ from typing import Any
 
 from django import forms
 
-from billing.coupon_actions import DAYS_MAX, DAYS_MIN, USES_MAX
-from billing.coupon_models import CODE_LENGTH_MAX
+from penstock.contract.resources import coupons
 from penstock.rules.currencies import MINOR_DIGITS
 from web.forms.console_form import ConsoleForm
-from web.forms.fields import Choice, Moment, Text, Whole
+from web.forms.described import box
+from web.forms.fields import Choice, Text
 
 PERCENT, AMOUNT = "percent", "amount"
 
@@ -19,11 +19,7 @@ class CouponForm(ConsoleForm):
 
     lands = {"basis_points": "value", "amount_micro": "value"}  # noqa: RUF012
 
-    code = Text(
-        label="Code",
-        help_text="6 or more of A to Z, 0 to 9 and -. Hard to guess: a tenant that knows it redeems it.",
-        widget=forms.TextInput({"maxlength": CODE_LENGTH_MAX, "spellcheck": "false", "autocomplete": "off"}),
-    )
+    code = box(coupons.CODE)
     kind = Choice(
         label="What it takes off",
         choices=[(PERCENT, "A percentage of each line"), (AMOUNT, "An amount of each period")],
@@ -36,24 +32,16 @@ class CouponForm(ConsoleForm):
         min_value=Decimal("0.000001"),
     )
     currency = Choice(
-        label="Currency of an amount",
+        label=coupons.CURRENCY.label,
         choices=[(code, code) for code in sorted(MINOR_DIGITS)],
         initial="USD",
         required=False,
     )
-    days = Whole(
-        label="For how long",
-        help_text=f"Days from its redemption, {DAYS_MIN} to {DAYS_MAX}: it lowers the periods that begin within them.",
-        initial=90,
-        min_value=DAYS_MIN,
-        max_value=DAYS_MAX,
-    )
-    uses_max = Whole(
-        label="For how many tenants", help_text="Each redeems it once.", min_value=1, max_value=USES_MAX
-    )
-    from_at = Moment(label="Redeemed from", help_text="UTC.")
-    until_at = Moment(label="Redeemed before", help_text="UTC.")
-    reason = Text(label="Reason", help_text="Stands on invoices.", widget=forms.TextInput({"maxlength": 200}))
+    days = box(coupons.DAYS, initial=90)
+    uses_max = box(coupons.USES_MAX)
+    from_at = box(coupons.FROM_AT)
+    until_at = box(coupons.UNTIL_AT)
+    reason = box(coupons.REASON)
 
     def clean(self) -> dict[str, Any]:
         """A percentage has two places at most, and is at most the whole."""
@@ -68,18 +56,13 @@ class CouponForm(ConsoleForm):
     @property
     def given(self) -> dict[str, Any]:
         """As the action takes it."""
-        found = self.cleaned_data
-        percent = found["kind"] == PERCENT
+        found = dict(self.cleaned_data)
+        value, percent = found.pop("value"), found.pop("kind") == PERCENT
         return {
-            "code": found["code"],
-            "basis_points": int(found["value"] * 100) if percent else 0,
-            "amount_micro": 0 if percent else int(found["value"] * 10**6),
+            **found,
+            "basis_points": int(value * 100) if percent else 0,
+            "amount_micro": 0 if percent else int(value * 10**6),
             "currency": "" if percent else found["currency"],
-            "days": found["days"],
-            "uses_max": found["uses_max"],
-            "reason": found["reason"],
-            "from_at": found["from_at"],
-            "until_at": found["until_at"],
         }
 
 

@@ -1,7 +1,6 @@
 """Forms of the operators' pages."""
 
 from decimal import Decimal
-from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
@@ -9,9 +8,10 @@ from django import forms
 from billing.models import REASON_LENGTH_MAX, REFERENCE_LENGTH_MAX
 from payments.models import TEXT_LENGTH_MAX
 from penstock.contract import strict_json
+from penstock.contract.resources import LIMITS
 from penstock.rules import focus_costs
-from quotas import actions as quotas
 from web.forms.console_form import ConsoleForm
+from web.forms.described import with_fields
 from web.forms.fields import Choice, Secret, Text, Whole
 from web.forms.terms import TERMS_LENGTH_MAX
 
@@ -19,20 +19,6 @@ _YES, _NO = "yes", "no"
 _CHECK, _PUBLISH = "check", "publish"
 FILE_BYTES_MAX = 2_000_000
 """A request with more is refused before a form sees it."""
-LATER_LIMITS = (
-    "rest_calls_per_s",
-    "rest_processor_ms_per_s",
-    "connections_max",
-    "groups_max",
-    "requests_per_s",
-    "connection_attempts_per_s",
-    "rate_burst_ms",
-    "rate_floor_percent",
-    "storage_bytes_max",
-    "partition_changes_per_hour",
-    "broker_processor_ms_per_s",
-)
-"""Left empty they stay as they are."""
 
 
 class OperatorSignInForm(ConsoleForm):
@@ -88,101 +74,18 @@ class TenantsMaxForm(ConsoleForm):
     )
 
 
-class LimitsForm(ConsoleForm):
-    """The limits of a tenant."""
-
-    produce_bytes_per_s = Whole(
-        label="Produce rate",
-        help_text="Bytes a second over all brokers; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-    )
-    consume_bytes_per_s = Whole(
-        label="Consume rate",
-        help_text="Bytes a second over all brokers; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-    )
-    partitions_max = Whole(
-        label="Partitions",
-        help_text="Of all topics together; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-    )
-
-    rest_calls_per_s = Whole(
-        label="REST calls a second",
-        help_text="Of all callers together; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    rest_processor_ms_per_s = Whole(
-        label="Processor time of REST",
-        help_text="Milliseconds a second, of all callers together; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    connections_max = Whole(
-        label="Connections",
-        help_text="With open calls, at one broker; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    groups_max = Whole(
-        label="Consumer groups",
-        help_text="Over all brokers; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    requests_per_s = Whole(
-        label="Requests a second",
-        help_text="Of clients, over all brokers; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    connection_attempts_per_s = Whole(
-        label="New connections",
-        help_text="A second, at one broker; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    broker_processor_ms_per_s = Whole(
-        label="Processor time of brokers",
-        help_text="Milliseconds a second of the work of clients, at one broker; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    rate_burst_ms = Whole(
-        label="Burst",
-        help_text="Milliseconds that may be made up; 0: the usual 250",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    rate_floor_percent = Whole(
-        label="Floor",
-        help_text="Percent without a lease; 0: the usual 4",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    storage_bytes_max = Whole(
-        label="Storage",
-        help_text="Bytes that all topics keep, of one copy, with the recycle bin; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
-    partition_changes_per_hour = Whole(
-        label="Changes an hour",
-        help_text="Partitions made or deleted, and changed settings; 0: no limit",
-        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
-        required=False,
-    )
+class _LimitsForm(ConsoleForm):
+    """The limits of a tenant. One that is not sent stays as it is."""
 
     def clean(self) -> dict[str, Any]:
-        """Show all errors at once, not only the first one that the action would name."""
-        self.ask(lambda: quotas.check_produce_rate(self.cleaned_data.get("produce_bytes_per_s")))
-        consume_rate = self.cleaned_data.get("consume_bytes_per_s")
-        self.ask(lambda: quotas.check_limit("consume_bytes_per_s", consume_rate))
-        self.ask(lambda: quotas.check_partitions_max(self.cleaned_data.get("partitions_max")))
-        for name in LATER_LIMITS:
-            self.ask(partial(quotas.check_limit, name, self.cleaned_data.get(name)))
+        """A limit that was emptied is not meant."""
+        for name in self.fields:
+            if name in self.data:
+                self.require(name)
         return self.cleaned_data
+
+
+LimitsForm = with_fields(_LimitsForm, LIMITS, required=False)
 
 
 class SuspendForm(ConsoleForm):

@@ -4,8 +4,9 @@ from typing import Any
 
 from django import forms
 
-from penstock.contract.limits import KEY_NAME_LENGTH_MAX, WEBHOOK_URL_LENGTH_MAX
+from penstock.contract.resources import webhooks
 from web.forms.console_form import ConsoleForm
+from web.forms.described import box
 from web.forms.fields import Choice, Text
 
 _EXACT = {"spellcheck": "false", "autocapitalize": "off"}
@@ -14,18 +15,10 @@ _EXACT = {"spellcheck": "false", "autocapitalize": "off"}
 class WebhookForm(ConsoleForm):
     """A name, an address, and patterns of event types, one a line."""
 
-    name = Text(
-        label="Name",
-        help_text="Say what gets the events, for instance: security monitoring.",
-        widget=forms.TextInput({"maxlength": KEY_NAME_LENGTH_MAX, "autofocus": True}),
-    )
-    url = Text(
-        label="Address",
-        help_text="An https address that the internet can reach, for instance https://hooks.example.com/penstock.",
-        widget=forms.TextInput({"maxlength": WEBHOOK_URL_LENGTH_MAX, "inputmode": "url", **_EXACT}),
-    )
+    name = box(webhooks.NAME)
+    url = box(webhooks.URL)
     events = Text(
-        label="Events",
+        label=webhooks.EVENTS.label,
         help_text="One a line: audit.* for every entry of the audit log, audit.topic.* for those about topics, or a "
         "whole type like audit.key.revoke.",
         widget=forms.Textarea({"rows": 4, **_EXACT}),

@@ -12,6 +12,7 @@ from billing.unit_rates import unit_rates
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
 from penstock.contract.errors import PenstockError
+from penstock.contract.resources.budgets import POLICY
 from penstock.rules.budgets import COST, period_at
 from penstock.rules.timestamps import moment_of, time_ms
 from quotas import budget_actions as actions
@@ -22,6 +23,7 @@ from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
 from tenants.roles import Permission
 from web import notices
+from web.described import choice_label
 from web.forms.budgets import BudgetForm, NewBudgetForm
 from web.forms.console_form import posted
 from web.paging import page_of
@@ -29,13 +31,6 @@ from web.tenant_access import TenantAccess, in_tenant
 
 HERE = "budgets"
 PER_PAGE = 25
-POLICIES = {
-    "notify": "notify only",
-    "slow": "slow producers down",
-    "refuse_produce": "refuse new messages",
-    "refuse": "refuse messages and reads",
-    "stop_growth": "ceiling: stop growth",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +149,7 @@ def _shown(row: Budget, used: int | None, currency: str, now_ms: int) -> Shown:
         percent=percent,
         bar=min(100, percent),
         badge=badge,
-        policy=POLICIES[row.policy],
+        policy=choice_label(POLICY, row.policy),
         since=since,
         before="" if since is None else budget_notices.shown(row.measure, row.used_before, currency),
         ends=moment_of(ends_ms),

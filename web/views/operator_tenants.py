@@ -1,6 +1,7 @@
 """For operators of the service: tenants, their limits, and suspending them."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -61,8 +62,7 @@ def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRe
     """One tenant: a form for its limits, and the last changes."""
     row = tenant_of_operators(tenant)
     limits = limits_of(row)
-    present = {name: getattr(limits, name) for name in LimitsForm.base_fields}
-    form = LimitsForm(posted(request), initial=present)
+    form = LimitsForm(posted(request), initial=asdict(limits))
     if form.is_valid():
         try:
             actor, before = sessions.operator_actor_of(request, operator), quota_of(row)
@@ -80,7 +80,6 @@ def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRe
         "row": row,
         "form": form,
         "suspending": SuspendForm(initial={"suspended": "no" if row.suspended else "yes"}),
-        "limits": limits,
         "partitions": topics.partitions_by_tenant([row]).get(row.public_id, 0),
         "standard": STANDARD,
         "recent": audit.entries(row.public_id).order_by("-sequence")[:RECENT],

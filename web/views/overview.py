@@ -1,5 +1,6 @@
 """The overview: rates, lag, cost so far, and health."""
 
+from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -11,12 +12,14 @@ from control_plane.brokers import client as internal
 from control_plane.topics import plan_use
 from control_plane.topics import queries as topics
 from penstock.contract.errors import PenstockError
+from penstock.contract.resources import LIMITS
+from penstock.contract.resources.description import Unit
 from penstock.rules.nearness import is_near
 from quotas.queries import limits_of
 from tenants import queries as tenants
 from tenants.models import Tenant
 from tenants.roles import Permission
-from web import charts, live
+from web import charts, described, live
 from web.broker_access import KEY_NAME, brokers, own_keys
 from web.costs import cost_so_far
 from web.flows import flows
@@ -27,16 +30,16 @@ from web.views.budgets import reached_now
 
 BUSIEST = 6
 RECENT = 6
-LABELS = {
-    "storage_bytes_max": "Storage",
-    "partitions_max": "Partitions",
-    "topics_max": "Topics",
-    "connections_max": "Connections",
-    "groups_max": "Consumer groups",
-    "keys_max": "Keys",
-    "service_accounts_max": "Service accounts",
-    "partition_changes_per_hour": "Changes in this hour",
-}
+USED_UP = (
+    "storage_bytes_max",
+    "partitions_max",
+    "topics_max",
+    "connections_max",
+    "groups_max",
+    "keys_max",
+    "service_accounts_max",
+    "partition_changes_per_hour",
+)
 """Limits whose use the overview shows."""
 
 
@@ -47,7 +50,7 @@ def overview(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     context: dict[str, Any] = {
         "here": "overview",
         "topic_count": topics.topics(access.tenant).count(),
-        "limits": limits_of(access.tenant),
+        "limits": described.rows(LIMITS, asdict(limits_of(access.tenant))),
     }
     if access.may(Permission.BUDGETS_READ):
         context["spent_budgets"] = reached_now(access.tenant)
@@ -125,16 +128,17 @@ def overview_live(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 
 def _uses(tenant: Tenant) -> list[dict[str, Any]]:
     """What is used of the limits that are used up by what is there."""
+    described_as = {limit.name: limit for limit in LIMITS}
     compared = plan_use.compared(tenant, limits_of(tenant), internal.tenant_use(tenant.public_id))
     return [
         {
-            "label": LABELS[use.name],
-            "bytes": use.name == "storage_bytes_max",
+            "label": described_as[use.name].label,
+            "bytes": described_as[use.name].unit is Unit.BYTE,
             "used": use.used,
             "limit": use.present,
             "near": use.used is not None and is_near(use.used, use.present),
             "percent": None if use.used is None or not use.present else use.used * 100 // use.present,
         }
         for use in compared
-        if use.name in LABELS
+        if use.name in USED_UP
     ]

@@ -10,8 +10,10 @@ from control_plane.webhooks import actions, queries
 from control_plane.webhooks.models import OFF, Webhook
 from control_plane.webhooks.shown import shown_url
 from penstock.contract.errors import PenstockError
+from penstock.contract.resources.webhooks import EVENTS_USUAL, REASON
 from tenants.roles import Permission
 from web import notices
+from web.described import choice_label
 from web.forms.console_form import ConsoleForm, posted
 from web.forms.webhooks import RotateForm, WebhookForm
 from web.paging import page_of
@@ -19,11 +21,6 @@ from web.tenant_access import TenantAccess, in_tenant
 
 PER_PAGE = 25
 HERE = "webhooks"
-WHY = {
-    "asked": "switched off",
-    "gone": "off: its endpoint answered 410",
-    "failing": "off: its endpoint took nothing for days",
-}
 
 
 @in_tenant(Permission.WEBHOOKS_READ)
@@ -43,7 +40,7 @@ def webhooks(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_webhook(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Make one. Only the page that answers shows its secret."""
-    form = WebhookForm(posted(request), initial={"events": "audit.*"})
+    form = WebhookForm(posted(request), initial={"events": "\n".join(EVENTS_USUAL)})
     if form.is_valid():
         try:
             row, secret = actions.create(access.actor, access.tenant, **form.given)
@@ -136,7 +133,7 @@ def delete_webhook(request: HttpRequest, access: TenantAccess, webhook: str) -> 
 def state_of(row: Webhook) -> tuple[str, str]:
     """(words, kind of badge)."""
     if row.state == OFF:
-        return WHY.get(row.reason, "off"), "bad" if row.reason != "asked" else ""
+        return choice_label(REASON, row.reason), "bad" if row.reason != "asked" else ""
     return ("failing", "caution") if row.failures else ("on", "ok")
 
 
