@@ -16,7 +16,16 @@ SHARED = (
     "tests/end_to_end/docs",
     "tests/spark_usage",
 )
-"""Folders of which one worker takes all: their service or session is started once, the source is parsed once."""
+"""Folders of which one worker takes all but `SECOND_HALF`: their service or session is started once, the source is
+parsed once.
+"""
+SECOND_HALF = tuple(
+    f"tests/spark_usage/test_{name}.py"
+    for name in ("bronze", "cluster", "killed_rounds", "metered_brokers", "runner")
+)
+"""Files of a shared folder that another worker takes, with a session of its own: with all of them one worker would end
+long after the others.
+"""
 LONGEST_FIRST = (
     "tests/spark_usage",
     "tests/end_to_end/console",
@@ -61,7 +70,8 @@ SHORT_LAST = ("tests/unit", "tests/golden")
 def group_of(nodeid: str) -> str:
     """The folder or file that a test runs with."""
     file = nodeid.partition("::")[0]
-    return next((folder for folder in SHARED if file.startswith(f"{folder}/")), file)
+    shared = next((folder for folder in SHARED if file.startswith(f"{folder}/")), file)
+    return f"{shared}/second half" if file in SECOND_HALF else shared
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
