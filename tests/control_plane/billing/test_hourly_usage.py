@@ -119,8 +119,9 @@ def test_hours_minutes_and_principals_add_up_to_what_days_and_topics_say(house: 
     assert {(row["hour"][:10],): meters for row in rows for meters in sums([row]).values()} == by_day
     assert [row["hour"] for row in rows] == [f"{YESTERDAY}T22:00:00Z", f"{TODAY}T01:00:00Z"]
     for day in (YESTERDAY, TODAY):
-        minutes = items(house, f"by=topic,minute&from={day}&to={day + timedelta(days=1)}")
-        assert sums(minutes) == {(): by_day[str(day),]}, day
+        for by in ("topic,minute", "hour", "principal", "topic,principal", "day,principal"):
+            rows = items(house, f"by={by}&from={day}&to={day + timedelta(days=1)}")
+            assert sums(rows) == {(): by_day[str(day),]}, (day, by)
 
 
 def test_a_principal_has_the_name_that_costs_give_it(house: House) -> None:
