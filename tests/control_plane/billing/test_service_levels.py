@@ -479,6 +479,7 @@ def credited(world: World) -> Tenant:
     minute(world, acme, FIRST, 600, good=0b111, failed=ALL_SECONDS)
     excluded(None, FIRST + timedelta(days=3), FIRST + timedelta(days=3, hours=1), "x")
     invoiced(world, acme)
+    exclusion_actions.tell_tenants(DUE)
     service_level_actions.post_months(DUE)
     world.cut(acme, [PART], end=END + timedelta(days=5))
     return acme

@@ -114,7 +114,7 @@ def billed_again(service: Service) -> None:
     again = copy.deepcopy(service.documents["inv_2"])
     again.update(id="inv_2b")
     service.documents["inv_2b"] = again
-    service._enter("invoice", "inv_2b", again, again["issued_at_ms"] + PERIOD_MS * 2)
+    service.enter("invoice", "inv_2b", again, again["issued_at_ms"] + PERIOD_MS * 2)
     service.chain_items[-1]["at_ms"] = again["issued_at_ms"] = service.chain_items[-2]["at_ms"]
     rate_again(again, BOOK)
     service.rechain()
@@ -129,7 +129,7 @@ def billed_again_as_the_next(service: Service) -> None:
     again.update(id="inv_4", number=4, issued_at_ms=third["issued_at_ms"])
     again["previous"] = {"id": "inv_3", "number": 3, "document_sha256": "0" * 64}
     service.documents["inv_4"] = again
-    service._enter("invoice", "inv_4", again, third["issued_at_ms"])
+    service.enter("invoice", "inv_4", again, third["issued_at_ms"])
     _agree(service, "inv_4")
 
 

@@ -34,7 +34,6 @@ from penstock.rules.charges import (
     credit_charged,
     standing_credit,
 )
-from penstock.rules.granted_credits import rest_of
 from penstock.rules.odometer import Odometer
 from penstock.rules.rating import Credited, PriceBook, credit, credit_line_id, line_id, rate
 from penstock.rules.stated_tax import TaxedLine, taxed_lines
@@ -116,7 +115,7 @@ class Service:
         """Prices for periods from then on; of format 2 with `terms`."""
         self.book = book
         priced = {"format": 1} if terms is None else {"format": 2, "terms": plain(terms)}
-        self._enter(
+        self.enter(
             "prices",
             f"pa_{len(self.chain_items) + 1}",
             {
@@ -217,7 +216,7 @@ class Service:
             self.credit(*one)
         self.documents[invoice] = document
         self.charge(document)
-        self._enter("invoice", invoice, document, end_ms + 60_000)
+        self.enter("invoice", invoice, document, end_ms + 60_000)
         self.shown[invoice] = shown(document, [])
         self.period_begins_ms = end_ms
         return invoice
@@ -355,66 +354,7 @@ class Service:
             ],
             "total_micro": credited.total_micro,
         }
-        self._enter("credit_note", name, note, note["issued_at_ms"])
-        self.shown[invoice] = shown(document, [*mine, note])
-
-    def grant(
-        self,
-        invoice: str,
-        *,
-        whole_micro: int = 0,
-        lines: Mapping[str, int] | None = None,
-        charges: Mapping[tuple[str, str], int] | None = None,
-    ) -> None:
-        """A credit note that an operator grants: an amount of the whole, with tax, or amounts of lines by meter and of
-        charges by kind and name, before tax.
-        """
-        document = self.documents[invoice]
-        issued = read_document(document, InvoiceDocument, invoice)
-        notes = [item["document"] for item in self.chain_items if item["kind"] == "credit_note"]
-        mine = [note for note in notes if note["invoice"]["id"] == invoice]
-        rest = rest_of(issued, [read_document(note, CreditNoteDocument, invoice) for note in mine])
-        lines, charges = lines or {}, charges or {}
-        net = sum(lines.values()) + sum(charges.values())
-        tax = rest.tax_upon(net) if net else rest.tax_within(whole_micro)
-        changes = [
-            {"kind": kind, "name": name, "meter": "", "amount_micro": -amount}
-            for (kind, name), amount in charges.items()
-        ]
-        taxes = [one["name"] for one in document.get("charges", ()) if one["kind"] == "tax"]
-        if tax:
-            changes.append({"kind": "tax", "name": taxes[0], "meter": "", "amount_micro": -tax})
-        name = f"cn_{len(notes) + 1}"
-        billed = {line["meter"]: line for line in document["lines"]}
-        note = {
-            "format": document["format"],
-            **({"charges": changes} if document["format"] == 2 else {}),
-            "kind": "credit_note",
-            "id": name,
-            "number": len(notes) + 1,
-            "issuer_number": f"CN-{5 * len(notes) + 5:06d}",
-            "tenant": TENANT,
-            "issued_at_ms": self.chain_items[-1]["at_ms"],
-            "invoice": {"id": invoice, "document_sha256": sha256_of(document)},
-            "cut_id": document["cut"]["id"],
-            "currency": document["currency"],
-            "price_book_sha256": document["price_book_sha256"],
-            "lines": [
-                {
-                    "id": credit_line_id(name, meter, document["price_book_sha256"]),
-                    "meter": meter,
-                    "unit": billed[meter]["unit"],
-                    "unit_size": billed[meter]["unit_size"],
-                    "quantity": 0,
-                    "amount_micro": amount,
-                }
-                for meter, amount in lines.items()
-            ],
-            "ranges": [],
-            "total_micro": whole_micro or net + tax,
-            "granted": {"reason": "late support", "amount_micro": whole_micro - tax if whole_micro else 0},
-        }
-        self._enter("credit_note", name, note, note["issued_at_ms"])
+        self.enter("credit_note", name, note, note["issued_at_ms"])
         self.shown[invoice] = shown(document, [*mine, note])
 
     # -- what it is asked --------------------------------------------------------------------------------------
@@ -492,7 +432,8 @@ class Service:
             kept.append(replace(cut, sha256=sha256, billing=billing))
         self.cuts = kept
 
-    def _enter(self, kind: str, name: str, document: dict[str, Any], at_ms: int) -> None:
+    def enter(self, kind: str, name: str, document: dict[str, Any], at_ms: int) -> None:
+        """The chain's next entry."""
         self.chain_items.append(chained(TENANT, self.chain_items, kind, name, document, at_ms))
 
     def _document_of(self, number: int) -> dict[str, Any] | None:

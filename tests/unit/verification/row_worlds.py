@@ -17,6 +17,7 @@ from penstock.verification.proving import prove
 from tests.unit.verification import test_charges_altered as charges
 from tests.unit.verification import test_measured_check as usage
 from tests.unit.verification import test_stated_tax
+from tests.unit.verification.granting import grant
 from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service, world
 from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
 from tests.unit.verification.test_bundles import with_log
@@ -39,13 +40,14 @@ def granted() -> Service:
     and an invoice after them.
     """
     service = charges.world()
-    service.grant(
+    grant(
+        service,
         "inv_2",
         lines={"messages_in": 2_000_000, "bytes_in": 100_000},
         charges={("fee", "base"): 1_000_000},
     )
-    service.grant("inv_3", whole_micro=3_000_000)
-    service.grant("inv_2", whole_micro=1_500_000)
+    grant(service, "inv_3", whole_micro=3_000_000)
+    grant(service, "inv_2", whole_micro=1_500_000)
     service.logs[0].write(3, BEGIN_MS + 3 * PERIOD_MS + 1)
     service.cut()
     return service
