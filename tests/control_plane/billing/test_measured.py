@@ -154,6 +154,23 @@ def test_a_day_that_comes_again_under_another_name_of_its_topic_is_billed_once(t
     assert rows(third) == [(KEPT, "orders", 3, 1)]
 
 
+def test_what_is_left_of_a_day_under_two_other_names_is_billed_under_one_of_them(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, KEPT)
+    made.day(tenant, "orders", day(9), KEPT, 700)
+    period(made, tenant, TODAY - 5 * DAY, 0)
+    made.spark()
+    made.bill()
+    (row,) = [row for row in made.rows["usage_day"] if (row["meter"], row["day"]) == (KEPT, day(9))]
+    row |= {"topic": "restored", "quantity": 500}
+    made.rows["usage_day"].append(row | {"topic": "restored again", "quantity": 400})
+    second = period(made, tenant, TODAY - DAY, 1)
+    made.spark()
+    made.bill()
+    assert [(back, quantity) for _, _, back, quantity in rows(second)] == [(9, 200)], (
+        "900 less what was billed"
+    )
+
+
 def test_days_from_before_a_meter_had_a_price_are_never_billed(tmp_path: Path) -> None:
     made, tenant = world(tmp_path)
     made.day(tenant, "orders", day(9), KEPT, 700)
