@@ -29,6 +29,16 @@ def test_a_lease_ends_so_long_after_it_was_asked_for_however_late_the_answer_cam
     assert amount(holder, 1_000 + TERMS.lease_ms) == 1
 
 
+def test_who_wants_nothing_and_owes_nothing_does_not_ask() -> None:
+    holder, request = asking(1_000)
+    assert holder.answered(request, {KEY: 100}, 1_001)
+    given_up = holder.request({KEY: 0}, 1_250)
+    assert given_up is not None and given_up.wishes == {}, "what is not in a whole request is given up"
+    assert holder.answered(given_up, {}, 1_251)
+    for wants in ({}, {KEY: 0}):
+        assert holder.request(wants, 1_500) is None
+
+
 def test_an_answer_that_comes_too_late_counts_for_nothing() -> None:
     holder, request = asking(1_000)
     assert not holder.answered(request, {KEY: 100}, 1_001 + TERMS.answer_ms)
