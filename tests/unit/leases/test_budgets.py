@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from data_plane.leases.budget_books import BudgetBooks
-from data_plane.leases.budget_holder import IDLE_MS, Verdict
-from data_plane.leases.budget_terms import BudgetRequest, Want, hold_max
+from data_plane.leases.budget_holder import IDLE_MS, BudgetHolder, Verdict
+from data_plane.leases.budget_terms import BudgetAnswer, BudgetRequest, Granted, Want, hold_max
 from penstock.contract.ids import BrokerId
 from penstock.rules.budgets import NOTIFY, PARTS, SLOW
 from tests.unit.leases.budget_cluster import BEGINS_MS, ENDS_MS, KEY, Cluster, messages
@@ -452,3 +452,41 @@ def test_a_batch_that_is_larger_than_what_is_left_takes_nothing_of_it() -> None:
     assert cluster.produce(ONE, 1) == 0
     cluster.step(250)
     assert cluster.produce(ONE, 1) == 1
+
+
+def asked_and_answered(cluster: Cluster) -> tuple[BudgetHolder, BudgetRequest, BudgetAnswer]:
+    """A request of the first broker, and the answer that is on its way."""
+    cluster.produce(ONE, 10)
+    holder = cluster.brokers[ONE].holder
+    request = holder.request(1, cluster.now_ms)
+    assert request is not None and cluster.books is not None
+    registered = {number: broker.registration for number, broker in cluster.brokers.items()}
+    decided = cluster.books.asked(request, registered, cluster.now_ms, cluster.wall_ms)
+    assert decided is not None and decided[0].granted[KEY].total > 0
+    return holder, request, decided[0]
+
+
+def test_an_answer_to_an_earlier_registration_grants_nothing() -> None:
+    """These books count what that registration had as used."""
+    cluster = Cluster(messages(100_000), 2, seed=1)
+    holder, request, answer = asked_and_answered(cluster)
+    before = dict(holder.unused())
+    holder.register(99)
+    holder.answered(request, answer, cluster.wall_ms)
+    assert holder.unused() == before
+    holder, request, answer = asked_and_answered(Cluster(messages(100_000), 2, seed=1))
+    holder.answered(request, answer, cluster.wall_ms)
+    assert holder.unused()[KEY] > before.get(KEY, 0), "to the present one it does"
+
+
+def test_an_answer_that_there_is_no_such_budget_takes_nothing_of_what_is_held() -> None:
+    cluster = Cluster(messages(100_000), 2, seed=1)
+    holder, request, answer = asked_and_answered(cluster)
+    holder.answered(request, answer, cluster.wall_ms)
+    held = dict(holder.unused())
+    cluster.produce(ONE, 5)
+    again = holder.request(1, cluster.now_ms + 1_000)
+    assert held[KEY] > 5 and again is not None
+    none = BudgetAnswer(term=answer.term, granted={KEY: Granted(began_ms=0, ends_ms=0, total=0)})
+    holder.answered(again, none, cluster.wall_ms)
+    assert holder.unused()[KEY] == held[KEY] - 5

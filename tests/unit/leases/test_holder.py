@@ -29,6 +29,29 @@ def test_a_lease_ends_so_long_after_it_was_asked_for_however_late_the_answer_cam
     assert amount(holder, 1_000 + TERMS.lease_ms) == 1
 
 
+def test_who_wants_nothing_and_owes_nothing_does_not_ask() -> None:
+    holder, request = asking(1_000)
+    assert holder.answered(request, {KEY: 100}, 1_001)
+    given_up = holder.request({KEY: 0}, 1_250)
+    assert given_up is not None and given_up.wishes == {}, "what is not in a whole request is given up"
+    assert holder.answered(given_up, {}, 1_251)
+    for wants in ({}, {KEY: 0}):
+        assert holder.request(wants, 1_500) is None
+    assert not holder.owes
+    assert holder.request({KEY: 5}, 1_750) is not None
+    assert holder.owes, "the coordinator may have an entry of it from now on"
+
+
+def test_the_safe_share_may_be_used_once_a_lease_and_an_answer_and_both_margins_have_passed_after_the_end() -> (
+    None
+):
+    holder, request = asking(1_000)
+    assert holder.answered(request, {KEY: 100}, 1_001)
+    ends_ms = 1_000 + TERMS.lease_ms
+    lapses_ms = ends_ms + TERMS.lease_ms + TERMS.answer_ms + 2 * TERMS.margin_ms
+    assert [amount(holder, at_ms) for at_ms in (ends_ms, lapses_ms - 1, lapses_ms)] == [1, 1, 10]
+
+
 def test_an_answer_that_comes_too_late_counts_for_nothing() -> None:
     holder, request = asking(1_000)
     assert not holder.answered(request, {KEY: 100}, 1_001 + TERMS.answer_ms)

@@ -29,7 +29,7 @@ def test_a_broker_that_meters_reads_writes_and_looks_for_what_is_not_served(mete
         environment, view=view, store=NOTHING, replicas=ReplicaSet(), confident=lambda: True, leaderless=dict,
         connection_time=ConnectionTime(),
     )  # fmt: skip
-    tasks = usage.tasks()
+    tasks: Any = usage.tasks()
     names = [task.__qualname__ for task in tasks]
     for task in tasks:
         task.close()
