@@ -31,6 +31,8 @@ COMPILED_TESTS := $(wildcard tests/compiled tests/golden tests/simulation/test_s
 	$(addprefix tests/unit/,authz client contract controller disk groups log metadata metering node placement records \
 	replication rules throttling)) --ignore=tests/unit/log/test_crash_states.py
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
+# Tests start Spark many times: with an archive of its classes in half of the processor time.
+CLASSES := .venv/.spark-classes-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .PHONY: help setup dev demo check test compile wheel sim planted mutants reconcile bench load cluster chaos fresh proto docs terraform .lint
@@ -38,7 +40,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
 
-setup: $(READY)  ## Install Debian packages (as root) and the locked Python packages into .venv
+setup: $(READY) $(CLASSES)  ## Install Debian packages (as root) and the locked Python packages into .venv
 
 dev: $(if $(COMPILED),$(READY),$(RUNNING))  ## Start the whole service on this machine, until Ctrl-C
 	$(RUN) $(BIN)/penstock dev up
@@ -49,7 +51,7 @@ demo: $(if $(COMPILED),$(READY),$(RUNNING))  ## Sixteen tenants' messages, meter
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
 	$(BIN)/pytest -q -m "not slow" $(FAST_TESTS)
 
-test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
+test: $(READY) $(CLASSES) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
 	$(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
 	OPTIMISATION=0 $(COMPILE)
 	OPTIMISATION=0 $(AS_COMPILED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
@@ -120,6 +122,10 @@ terraform: $(RUNNING)  ## Build, lint and test the Terraform provider against a 
 
 .venv/.lock-ready: requirements.lock | .venv/.running-lock-ready
 	$(PIP) --require-hashes -r $<
+	touch $@
+
+.venv/.spark-classes-ready: .venv/.lock-ready | .venv/.project-ready
+	$(BIN)/python -m spark_usage.class_archive
 	touch $@
 
 .venv/.docs-lock-ready: requirements-docs.lock | .venv/.running-packages-ready

@@ -26,6 +26,10 @@ _SMALL_JAVA = (
 would reserve 48 MB for compiled code, which some rounds fill; from then on it compiles nothing. The heap
 stays near what is in use: Java would let it grow to its limit, since nothing else asks for the memory.
 """
+CLASS_ARCHIVE = Path(sys.prefix) / "share" / "penstock" / "spark-classes.jsa"
+"""Classes of Spark as Java wants them, where `class_archive` has made it: half of a start's processor time is loading
+classes. Java passes it over when the jars, their places or Java itself are others than those it was made with.
+"""
 _PATIENT = {
     "spark.network.timeout": "600s",
     "spark.executor.heartbeatInterval": "60s",
@@ -106,6 +110,7 @@ def start_session(
     logs = work / "log4j2.properties"
     logs.write_text(_QUIET)
     options = f"-Dlog4j2.configurationFile={logs.as_uri()} -Duser.timezone=UTC -Dderby.system.home={work}"
+    options += archived_classes()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     settings = {
@@ -147,6 +152,11 @@ def start_session(
         spark.sparkContext.setCheckpointDir(str(work / "checkpoints"))
     spark.dataSource.register(PenstockDataSource)
     return spark
+
+
+def archived_classes() -> str:
+    """Options of Java for the archive of classes, which say nothing when Java passes it over; empty without one."""
+    return f" -XX:SharedArchiveFile={CLASS_ARCHIVE} -Xlog:cds*=off" if CLASS_ARCHIVE.exists() else ""
 
 
 def java_has_ended() -> bool:

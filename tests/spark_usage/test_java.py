@@ -11,6 +11,7 @@ from py4j.protocol import REFLECTION_COMMAND_NAME
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_usage.session import CLASS_ARCHIVE
 from tests.integration import servers
 from tests.spark_usage.java_output import JavaOutput
 from tests.waiting import wait_until
@@ -23,6 +24,12 @@ def test_spark_runs_on_debians_java(spark: SparkSession) -> None:
     assert java.System.getProperty("java.specification.version") == "17"
     home = Path(os.environ.get("JAVA_HOME") or servers.java_home())
     assert Path(java.System.getProperty("java.home")) == home.resolve()
+
+
+def test_java_starts_with_the_archived_classes_where_there_are_any(spark: SparkSession) -> None:
+    java: Any = spark._jvm
+    maps = Path(f"/proc/{java.ProcessHandle.current().pid()}/maps").read_text()
+    assert (str(CLASS_ARCHIVE) in maps) == CLASS_ARCHIVE.exists()
 
 
 def test_a_line_of_java_is_one_json_object_with_the_same_fields(

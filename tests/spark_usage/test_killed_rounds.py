@@ -1,6 +1,7 @@
 """A round whose driver is killed in silver or in gold publishes nothing by halves; the next resumes: difference 0.
 
-The killed rounds go on from a whole one: what counts of a data set is then its old run or its new one.
+The killed rounds go on from a whole one: what counts of a data set is then its old run or its new one. In which of
+the two stages the driver is killed is drawn; `FULL=1` kills it in both, one after the other.
 """
 
 import base64
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from spark_usage import datasets
+from tests.control_plane.hostile import some_of
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.records import DAY, HOUR, Stored, Writer, in_order, reading
 from tests.spark_usage.service import PROJECT
@@ -62,7 +64,7 @@ def killed_while_it_writes(stage: str, folder: Path, stored: Sequence[Stored]) -
         process.communicate()
 
 
-def test_a_round_killed_in_silver_and_in_gold_is_resumed_to_the_unit(pipeline: Pipeline) -> None:
+def test_a_round_killed_in_silver_or_in_gold_is_resumed_to_the_unit(pipeline: Pipeline) -> None:
     writer = Writer()
     values = [
         writer.record(
@@ -73,7 +75,7 @@ def test_a_round_killed_in_silver_and_in_gold_is_resumed_to_the_unit(pipeline: P
     stored = in_order(*values)
     old = pipeline.fold(stored[: HOURS // 2], again=False).runs
     published: dict[str, str] = {}
-    for stage, before in ((SILVER, {"rejected"}), (GOLD, {"rejected", SILVER})):
+    for stage, before in some_of(((SILVER, {"rejected"}), (GOLD, {"rejected", SILVER})), 1):
         killed_while_it_writes(stage, pipeline.folder, stored)
         for dataset in datasets.ALL:
             manifest = pipeline.catalog.current(dataset.name)
