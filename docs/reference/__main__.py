@@ -1,10 +1,13 @@
-"""Writes every page of the reference that is not as the code says, or with `--check` only names them (exit code 1)."""
+"""Writes every page of the reference, and the provider's descriptions, that are not as the code says.
+
+With `--check` it only names them (exit code 1).
+"""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.reference import command_line, contract, metrics, rest, sdk, settings
+from docs.reference import command_line, contract, metrics, resources, rest, sdk, settings
 
 FOLDER = Path(__file__).parent
 PAGES: dict[str, Callable[[], str]] = {
@@ -17,7 +20,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics.page,
     "rest.md": rest.page,
     "sdk.md": sdk.page,
+    "../../terraform/provider/internal/provider/resources.json": resources.written,
 }
+"""By their places beside this module."""
 
 
 def main(arguments: list[str]) -> int:

@@ -420,6 +420,7 @@ func TestAccBudget(t *testing.T) {
 }`, more)
 	}
 	const it = "penstock_budget.it"
+	reading := "\ndata \"penstock_budget\" \"it\" { id = penstock_budget.it.id }\n"
 	plain := "measure = \"bytes\"\namount = 9000000000\npolicy = \"refuse_produce\""
 	higher := "measure = \"bytes\"\namount = 9000000000000\npolicy = \"slow\"\nslow_bytes_per_s = 1000\nthresholds = [120, 90]"
 	var first string
@@ -458,6 +459,14 @@ func TestAccBudget(t *testing.T) {
 			ConfigPlanChecks: action(it, plancheck.ResourceActionDestroyBeforeCreate),
 		},
 		resource.TestStep{ResourceName: it, ImportState: true, ImportStateVerify: true},
+		// What is delivered counts as well, and the data source says so.
+		resource.TestStep{
+			Config:           budget("measure = \"bytes\"\namount = 9000000000\npolicy = \"refuse\"\ncounts_reads = true") + reading,
+			ConfigPlanChecks: action(it, plancheck.ResourceActionDestroyBeforeCreate),
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttr(it, "counts_reads", "true"),
+				resource.TestCheckResourceAttr("data."+it, "counts_reads", "true"), resource.TestCheckResourceAttr("data."+it, "thresholds.#", "3")),
+		},
 		resource.TestStep{
 			PreConfig: func() {
 				var all struct {
@@ -481,6 +490,9 @@ func TestAccPlansAndPricesArePublished(t *testing.T) {
 	plan := func(limits string) string {
 		return operator + fmt.Sprintf("resource \"penstock_plan\" \"it\" {\n  name = \"tf-plan\"\n  limits = { %s }\n}\n", limits)
 	}
+	level := func(text string) string {
+		return operator + fmt.Sprintf("resource \"penstock_plan\" \"it\" {\n  name = \"tf-plan\"\n  limits = { topics_max = 6 }\n  service_level = %s\n}\n", text)
+	}
 	const it = "penstock_plan.it"
 	tested(t,
 		resource.TestStep{Config: plan("no_such_limit = 1"), ExpectError: regexp.MustCompile(`no_such_limit`)},
@@ -493,6 +505,16 @@ func TestAccPlansAndPricesArePublished(t *testing.T) {
 			Config: plan("topics_max = 6"), ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate),
 			Check: resource.TestCheckResourceAttr(it, "version", "2"),
 		},
+		// Another level is another version, and an empty plan follows each step.
+		resource.TestStep{
+			Config: level(`"premium"`), ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate),
+			Check: resource.TestCheckResourceAttr(it, "version", "3"),
+		},
+		resource.TestStep{
+			Config: level(`jsonencode({ target_parts = 999000000, tiers = [{ below_parts = 999000000, basis_points = 500 }] })`),
+			Check:  resource.TestCheckResourceAttr(it, "version", "4"),
+		},
+		resource.TestStep{Config: level(`"no-such-level"`), ExpectError: regexp.MustCompile(`no-such-level`)},
 	)
 	var books struct {
 		Items []struct {

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -231,6 +232,16 @@ type planModel struct {
 	ServiceLevel types.Object `tfsdk:"service_level"`
 }
 
+type levelShape struct {
+	Name        string `json:"name"`
+	Version     int64  `json:"version"`
+	TargetParts int64  `json:"target_parts"`
+	Latency     *struct {
+		WithinMs    int64 `json:"within_ms"`
+		TargetParts int64 `json:"target_parts"`
+	} `json:"latency"`
+}
+
 var levelTypes = map[string]attr.Type{
 	"name": types.StringType, "version": types.Int64Type, "target_parts": types.Int64Type,
 	"latency_within_ms": types.Int64Type, "latency_target_parts": types.Int64Type,
@@ -277,7 +288,11 @@ func newPlansData() datasource.DataSource {
 				if err != nil {
 					return err
 				}
-				m.Plans = append(m.Plans, planModel{types.StringValue(plan.Name), types.Int64Value(plan.Version), limits, plan.ServiceLevel.level()})
+				var level levelShape
+				if err := json.Unmarshal(plan.ServiceLevel, &level); err != nil {
+					return err
+				}
+				m.Plans = append(m.Plans, planModel{types.StringValue(plan.Name), types.Int64Value(plan.Version), limits, level.level()})
 			}
 			return nil
 		},

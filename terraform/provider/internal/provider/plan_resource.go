@@ -21,6 +21,7 @@ type publishedPlanModel struct {
 	ID      types.String `tfsdk:"id"`
 	Name    types.String `tfsdk:"name"`
 	Limits  types.Map    `tfsdk:"limits"`
+	Level   types.String `tfsdk:"service_level"`
 	Version types.Int64  `tfsdk:"version"`
 }
 
@@ -35,7 +36,12 @@ func (r *planResource) Schema(_ context.Context, _ resource.SchemaRequest, resp 
 				Required: true, ElementType: types.Int64Type,
 				MarkdownDescription: "Limits by name, as `{ produce_bytes_per_s = 1048576, topics_max = 20 }`; one that is 0 or left out is no limit. The names are those of `penstock_plans`.",
 			},
-			"version": schema.Int64Attribute{Computed: true, MarkdownDescription: "Its newest version, which has these limits."},
+			"service_level": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "What is promised for months that begin while a tenant is on the plan: the name of a shipped level, `standard` or `premium`, " +
+					"or a level of the plan's own as JSON, as `jsonencode({ target_parts = 999000000, tiers = [] })`. Without it `standard`.",
+			},
+			"version": schema.Int64Attribute{Computed: true, MarkdownDescription: "Its newest version, which has these limits and this level."},
 		},
 	}
 }
@@ -47,6 +53,13 @@ func (r *planResource) publish(ctx context.Context, model *publishedPlanModel) e
 	}
 	var published planShape
 	body := map[string]any{"name": model.Name.ValueString(), "limits": limits}
+	if !model.Level.IsNull() {
+		level, err := levelSent(model.Level.ValueString())
+		if err != nil {
+			return err
+		}
+		body["service_level"] = level
+	}
 	if err := r.post(ctx, types.StringNull(), plansPath, body, &published); err != nil {
 		return err
 	}
@@ -98,7 +111,12 @@ func (r *planResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 	}
 	shown, found := types.MapValueFrom(ctx, types.Int64Type, limits)
 	resp.Diagnostics.Append(found...)
-	state.Name, state.Version, state.Limits = types.StringValue(newest.Name), types.Int64Value(newest.Version), shown
+	level, err := levelShown(newest.ServiceLevel, state.Level)
+	if err != nil {
+		report(&resp.Diagnostics, req.State.Schema.GetAttributes(), "Plan not read", err)
+		return
+	}
+	state.Name, state.Version, state.Limits, state.Level = types.StringValue(newest.Name), types.Int64Value(newest.Version), shown, level
 	resp.Diagnostics.Append(resp.State.Set(ctx, state)...)
 }
 

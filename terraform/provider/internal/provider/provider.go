@@ -106,13 +106,14 @@ func (p *penstock) Configure(ctx context.Context, req provider.ConfigureRequest,
 func (p *penstock) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
 		newTopic, newServiceAccount, newPrincipalGroup, newACL, newAPIKey, newInvitation, newTenant, newQuota, newPlanAssignment,
-		newAccountLimits, newBudget, newPlan, newPriceBook, newWebhook,
+		newAccountLimits, newDescribed("budget"), newPlan, newPriceBook, newWebhook,
 	}
 }
 
 func (p *penstock) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{
 		newTenantData, newTopicData, newTopicsData, newServiceAccountData, newPlansData, newQuotasData, newAccessCheckData, newWhoData,
+		newDescribedData("budget"),
 	}
 }
 

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -31,17 +32,7 @@ type planShape struct {
 	Name         string           `json:"name"`
 	Version      int64            `json:"version"`
 	Limits       map[string]int64 `json:"limits"`
-	ServiceLevel levelShape       `json:"service_level"`
-}
-
-type levelShape struct {
-	Name        string `json:"name"`
-	Version     int64  `json:"version"`
-	TargetParts int64  `json:"target_parts"`
-	Latency     *struct {
-		WithinMs    int64 `json:"within_ms"`
-		TargetParts int64 `json:"target_parts"`
-	} `json:"latency"`
+	ServiceLevel json.RawMessage  `json:"service_level"`
 }
 
 // own are the limits that are not the plan's. One of the same value as the plan's cannot be distinguished from it.

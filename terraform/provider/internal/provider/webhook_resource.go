@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
-	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -55,37 +54,23 @@ func webhookPath(id string) string { return "/webhooks" + segment(id) }
 func (r *webhookResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	secret := idAttribute("What events are signed with. Null with `encrypt_to`, and of an imported webhook until its secret is rotated.")
 	secret.Sensitive = true
-	resp.Schema = schema.Schema{
-		MarkdownDescription: "A webhook: an https endpoint that gets the tenant's events, signed.\n\n" +
-			"The service shows the secret once. Without `encrypt_to` **it is in the state**, marked as sensitive; with it only its ciphertext is. " +
-			"Another `rotation_trigger` rotates the secret, and the old one signs beside it for `overlap_s`. " +
-			"A webhook that the service switched off, since its endpoint failed for days, is shown as drift, and the next apply resumes it.",
-		Attributes: map[string]schema.Attribute{
-			"id":     idAttribute("Public id."),
-			"tenant": tenantAttribute(),
-			"name":   schema.StringAttribute{Required: true, MarkdownDescription: "Name."},
-			"url":    schema.StringAttribute{Required: true, MarkdownDescription: "Where events go: https, on a public address."},
-			"events": schema.SetAttribute{
-				Required: true, ElementType: types.StringType, Validators: []validator.Set{setvalidator.SizeAtLeast(1)},
-				MarkdownDescription: "Types of events, or what they begin with, as `audit.topic.create`, `audit.*` or `*`.",
-			},
-			"enabled": schema.BoolAttribute{
-				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether events are sent; true unless given. One that is off keeps its place.",
-			},
-			"rotation_trigger": schema.StringAttribute{
-				Optional: true, MarkdownDescription: "Any text, as a date. Another one: the secret is **rotated**.",
-			},
-			"overlap_s": schema.Int64Attribute{
-				Optional: true, Computed: true, Default: int64default.StaticInt64(webhookOverlapDefaultSeconds),
-				Validators:          []validator.Int64{int64validator.Between(0, 604800)},
-				MarkdownDescription: "How long the old secret signs beside the new one, in seconds; 86400 unless given.",
-			},
-			"encrypt_to":       encryptToAttribute("secret"),
-			"secret":           secret,
-			"encrypted_secret": idAttribute("The secret, encrypted to `encrypt_to` (RSA-OAEP with SHA-256, base64). `provider::penstock::decrypted` opens it."),
-		},
+	attributes := describedAttributes(descriptions["webhook"].Fields)
+	attributes["id"], attributes["tenant"] = idAttribute("Public id."), tenantAttribute()
+	attributes["enabled"] = schema.BoolAttribute{
+		Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+		MarkdownDescription: "Whether events are sent; true unless given. One that is off keeps its place.",
 	}
+	attributes["rotation_trigger"] = schema.StringAttribute{
+		Optional: true, MarkdownDescription: "Any text, as a date. Another one: the secret is **rotated**.",
+	}
+	attributes["overlap_s"] = schema.Int64Attribute{
+		Optional: true, Computed: true, Default: int64default.StaticInt64(webhookOverlapDefaultSeconds),
+		Validators:          []validator.Int64{int64validator.Between(0, 604800)},
+		MarkdownDescription: "How long the old secret signs beside the new one, in seconds; 86400 unless given.",
+	}
+	attributes["encrypt_to"], attributes["secret"] = encryptToAttribute("secret"), secret
+	attributes["encrypted_secret"] = idAttribute("The secret, encrypted to `encrypt_to` (RSA-OAEP with SHA-256, base64). `provider::penstock::decrypted` opens it.")
+	resp.Schema = schema.Schema{MarkdownDescription: descriptions["webhook"].About, Attributes: attributes}
 }
 
 func (m *webhookModel) rotatedSince(before *webhookModel) bool {
