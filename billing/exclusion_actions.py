@@ -95,7 +95,7 @@ def tell_tenants(now: datetime) -> int:
     return count
 
 
-def check_told(tenant: Tenant, first: datetime, end: datetime) -> None:
+def check_announced(tenant: Tenant, first: datetime, end: datetime) -> None:
     """Raises `InvalidRequest` where an exclusion of all tenants, or its withdrawal, is about [first, end) and is not in
     the tenant's audit log yet.
     """

@@ -114,7 +114,7 @@ def post_month(tenant: Tenant, first: datetime, now: datetime) -> ServiceLevelRe
     with transaction.atomic(), terms_actions.locked(tenant) as own:
         if ServiceLevelReport.objects.filter(tenant=tenant, month=first.date()).exists():
             return None
-        exclusion_actions.check_told(tenant, first, month_after(first))
+        exclusion_actions.check_announced(tenant, first, month_after(first))
         document = service_level_reports.measure(tenant, first, month_after(first))
         sha256 = documents.document_sha256(document)
         report = ServiceLevelReport.objects.create(
