@@ -18,7 +18,7 @@ class CompiledModules(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return  # it runs the checkout, where a stale module would go before its source
-        subprocess.run([sys.executable, "packaging/compile.py", "sdk"], cwd=self.root, check=True)
+        subprocess.run([sys.executable, "packaging/compile.py", "compiled-sdk"], cwd=self.root, check=True)
         tree = Path(self.root) / "build" / "compiled-sdk"
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
