@@ -23,7 +23,7 @@ from demo.stages import Stages
 from demo.summary import Summary
 from demo.tenants import Tenant
 from demo.traffic import Talker
-from local import guardian
+from local import cores, guardian
 from local.layout import DataDirectory
 from local.service import DevService, ServiceUp
 from local.service_layout import Backends
@@ -211,6 +211,7 @@ def main(
 ) -> None:
     """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven; one pays."""
     guardian.guard()
+    cores.choose()
     start = None if clock_start is None else clock_start.replace(tzinfo=UTC)
     demo = Demo(data, flights, seconds, start, carriers, once=once)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -218,6 +219,7 @@ def main(
     status = 1
     try:
         demo.clear()
+        cores.make_for_later(say)
         _, wrong = demo.run()
         for line in wrong:
             say(f"Does not agree: {line}")

@@ -16,7 +16,7 @@ import pyarrow.parquet
 from daemon.data_set_store import FolderStore
 from demo.reach import ca_file
 from demo.tenants import Tenant
-from local import guardian
+from local import cores, guardian
 from local.wake_ups import WakeUps
 from penstock.admin.blocking import Admin
 from penstock.contract.errors import PenstockError
@@ -198,6 +198,7 @@ def _verify(bootstrap: Sequence[str], api_url: str, tenant: Tenant, invoice: str
         "PENSTOCK_API_KEY": tenant.api_key,
         "PENSTOCK_API_URL": api_url,
         **({} if (trusted := ca_file()) is None else {CA_FILE: trusted}),
+        **cores.inherited(),
         **guardian.mark(),
     }
     try:

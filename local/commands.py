@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from local import guardian, supervision
+from local import cores, guardian, supervision
 from local.access import data_option, directory_of
 from local.account import read_account
 from local.bill import bill
@@ -34,6 +34,7 @@ from penstock.profiles import PROFILE_FILE, profile_file
 @click.group(name="dev", cls=Group, path=("dev",), short_help="The whole service on this machine.")
 def dev() -> None:
     """The whole service on this machine, for developing and trying out."""
+    cores.choose()
 
 
 @dev.command("up", examples=["penstock dev up", "penstock dev up --bare --brokers 1 --detach"])
@@ -100,6 +101,7 @@ def up(
     if detach:
         supervision.leave_behind(service.directory)
     _tell_up(service, result.spec, started, password)
+    cores.make_for_later(say)
     if not detach:
         _stay(service)
 
@@ -266,6 +268,8 @@ def _status_json(service: DevService, seen: ClusterStatus) -> dict[str, Any]:
 
 
 def _print_status(seen: ClusterStatus, processes_seen: Sequence[ServiceStatus]) -> None:
+    running = {f"broker {broker.spec.id}": broker.cores for broker in seen.brokers}
+    running |= {status.process.name: status.cores for status in processes_seen}
     print_table(
         ["broker", "state", "membership", "pid", "client address", "leaders", "replicas", ""],
         [_row(broker) for broker in seen.brokers],
@@ -288,6 +292,10 @@ def _print_status(seen: ClusterStatus, processes_seen: Sequence[ServiceStatus]) 
             for status in processes_seen
         ]
         print_table(["process", "state", "pid", "address", ""], rows)
+    for kind in (cores.COMPILED, cores.PURE):
+        names = [name for name, runs in running.items() if runs == kind]
+        if names:
+            say(f"Cores: {kind} in {', '.join(names)}.")
 
 
 def _row(broker: BrokerStatus) -> list[object]:

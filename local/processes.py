@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import psutil
 
-from local import guardian
+from local import compiled_tree, guardian
 
 PRIVATE = 0o077
 """Umask of our processes: messages, rows and logs are their owner's alone."""
@@ -118,13 +118,14 @@ def _look_at(process: psutil.Process) -> RunningProcess | None:
 
 def own_environment() -> dict[str, str]:
     """The caller's environment without what would configure our processes: their files do, and so they are the same
-    from wherever they are started.
+    from wherever they are started. Compiled cores of other sources than those of now do not run.
     """
-    return {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if name in _PASSED_ON or not name.startswith(_CONFIGURING)
-    } | guardian.mark()
+    }
+    return compiled_tree.checked(environment | guardian.mark())
 
 
 def open_output(file: Path) -> BinaryIO:

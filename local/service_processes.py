@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from local import cores
 from local.processes import PRIVATE, RunningProcess, all_running, find_where, open_output, own_environment
 from local.service_layout import ServiceDirectory, ServiceSpec
 from local.status import reason_at, says_ready
@@ -73,6 +74,8 @@ class ServiceStatus:
 
     process: ServiceProcess
     pid: int | None
+    cores: str | None
+    """Which it runs; None while it does not run."""
     state: ServiceState
     address: str | None
     output: Path
@@ -83,6 +86,7 @@ class ServiceStatus:
             "name": self.process.name,
             "what": self.process.what,
             "pid": self.pid,
+            "cores": self.cores,
             "state": self.state.value,
             "address": self.address,
             "output": str(self.output),
@@ -181,6 +185,7 @@ def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess
     return ServiceStatus(
         process=process,
         pid=None if found is None else found.pid,
+        cores=None if found is None else cores.cores_of(found.process),
         state=state,
         address=spec.web_address if process is WEB else None,
         output=directory.output_file(process.name),

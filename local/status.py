@@ -11,10 +11,11 @@ from typing import Any
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
-from local import etcd_process, processes
+from local import cores, etcd_process, processes
 from local.etcd_process import EtcdStatus
 from local.free_ports import HOST
 from local.layout import BrokerSpec, ClusterSpec, DataDirectory
+from local.processes import RunningProcess
 from local.profile import PROFILE
 from local.supervision import Health
 from penstock.contract.errors import PenstockError
@@ -42,6 +43,8 @@ class BrokerStatus:
 
     spec: BrokerSpec
     pid: int | None
+    cores: str | None
+    """Which it runs; None while it does not run."""
     state: BrokerState
     membership: str
     leaders: int
@@ -52,6 +55,7 @@ class BrokerStatus:
         return {
             "id": self.spec.id,
             "pid": self.pid,
+            "cores": self.cores,
             "address": self.spec.client_address,
             "internal_address": self.spec.internal_address,
             "http_address": self.spec.http_address,
@@ -100,14 +104,14 @@ class ClusterStatus:
         }
 
 
-def state_of(directory: DataDirectory, spec: BrokerSpec) -> tuple[BrokerState, int | None]:
-    """What the broker's process does, and its process id while there is one."""
+def state_of(directory: DataDirectory, spec: BrokerSpec) -> tuple[BrokerState, RunningProcess | None]:
+    """What the broker's process does, and the process while there is one."""
     process = processes.find(directory.config_file(spec.id))
     if process is None:
         return BrokerState.DOWN, None
     if process.paused:
-        return BrokerState.PAUSED, process.pid
-    return (BrokerState.READY if is_ready(spec) else BrokerState.STARTING), process.pid
+        return BrokerState.PAUSED, process
+    return (BrokerState.READY if is_ready(spec) else BrokerState.STARTING), process
 
 
 def is_ready(spec: BrokerSpec) -> bool:
@@ -167,12 +171,13 @@ def look(directory: DataDirectory) -> ClusterStatus:
     described = _describe(directory, ready)
     members = {broker.id: broker for broker in described.brokers}
     brokers = []
-    for broker, state, pid in states:
+    for broker, state, process in states:
         member = members.get(broker.id)
         brokers.append(
             BrokerStatus(
                 spec=broker,
-                pid=pid,
+                pid=None if process is None else process.pid,
+                cores=None if process is None else cores.cores_of(process.process),
                 state=state,
                 membership=member.state if member else "unknown",
                 leaders=member.leaders if member else 0,

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 from xdist.remote import Producer
 
-from local import guardian
+from local import compiled_tree, cores, guardian
 from penstock.build import CORES
 from tests import drawing, schedule
 
@@ -34,12 +34,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Whatever tests start ends with them, also when pytest is killed.
 guardian.guard()
 
-# A loaded machine is slow, not wrong, so time is left to pytest's own limit. Compiled cores run what pure Python has
-# already run: a few examples show what differs, types and what mypyc makes of them.
+# Processes that tests start run the cores of the tests, whatever else is compiled.
+os.environ[cores.VARIABLE] = cores.SAME
+
+# A loaded machine is slow, not wrong, so time is left to pytest's own limit.
 hypothesis.settings.register_profile(
     "penstock",
     deadline=None,
-    max_examples=1_000 if FULL else 20 if CORES == "compiled" else 100,
+    max_examples=1_000 if FULL else 100,
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
@@ -50,6 +52,12 @@ hypothesis.settings.load_profile("penstock")
 def full() -> bool:
     """True when the long forms are asked for: `make test FULL=1`."""
     return FULL
+
+
+def pytest_configure() -> None:
+    """Compiled cores of other sources than those of now prove nothing."""
+    if (tree := compiled_tree.stale(os.environ)) is not None:
+        raise pytest.UsageError(f"{tree.folder} was made of other sources; make it again: {tree.compiler}")
 
 
 @pytest.hookimpl(wrapper=True)

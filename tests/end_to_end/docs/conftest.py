@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from local import guardian, service_processes
+from local import cores, guardian, service_processes
 from local.layout import DataDirectory
 from local.service_layout import ServiceDirectory
 from penstock.rest.client import RestClient
@@ -62,8 +62,8 @@ class Running:
 
 
 def tree() -> dict[str, str]:
-    """What makes a program run this tree's code, whatever is installed, and end with the tests."""
-    return {"PYTHONPATH": str(ROOT), **guardian.mark()}
+    """What makes a program run this tree's code on the cores of the tests, whatever is installed, and end with them."""
+    return {"PYTHONPATH": str(ROOT), **cores.inherited(), **guardian.mark()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from data_plane.placement.planner import BrokerView, plan
-from local import guardian, processes, supervision
+from local import cores, guardian, processes, supervision
 from local.layout import DataDirectory
 from local.profile import read_api_key
 from local.provisioning import admin_of
+from penstock.build import CORES
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.installed import ROOT
 from tests.waiting import PATIENCE_S, wait_until
@@ -52,6 +53,7 @@ class CommandLine:
             "HOME": str(home),
             "PENSTOCK_DEV_DATA": str(self.data),
             "PYTHONPATH": str(ROOT),
+            **cores.inherited(),
             **guardian.mark(),
         }
 
@@ -134,6 +136,7 @@ def test_a_cluster_is_started_used_hurt_healed_and_stopped(penstock: CommandLine
     up = penstock("dev", "up", "--bare", "--detach", "--json").json
     assert [broker["state"] for broker in up["brokers"]] == ["ready"] * 3
     pids = {broker["id"]: broker["pid"] for broker in up["brokers"]}
+    assert {broker["cores"] for broker in up["brokers"]} == {CORES}
     again = penstock("dev", "up", "--bare", "--detach", "--json").json
     assert {broker["id"]: broker["pid"] for broker in again["brokers"]} == pids
     assert again["started"] == []
@@ -171,6 +174,7 @@ def test_a_cluster_is_started_used_hurt_healed_and_stopped(penstock: CommandLine
     assert penstock.broker_processes() == []
     status = penstock("dev", "status", "--json").json
     assert status["running"] is False
+    assert {broker["cores"] for broker in status["brokers"]} == {None}
     assert status["profile"] == "dev"
 
 
