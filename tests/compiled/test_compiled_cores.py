@@ -1,4 +1,6 @@
-"""What runs on compiled cores is what the sources say: every module is native, and a seed takes the same steps."""
+"""What runs on compiled cores is what the sources say: every module is native, a seed takes the same steps, and no edit
+is left out.
+"""
 
 import json
 import os
@@ -10,31 +12,63 @@ from typing import Any
 
 import pytest
 
+from local.compiled_tree import TREES
 from penstock.build import CORES
 from tests.architecture.house import ROOT
 
 pytestmark = [pytest.mark.compiled, pytest.mark.slow]
 
 SEEDS = 8
-_TREE = ROOT / "build" / "compiled"
 
 
-def native_modules() -> list[str]:
-    """The modules that `make compile` has made, without packages, which load with them."""
+@pytest.fixture
+def tree() -> Path:
+    """The folder whose cores run here."""
+    (folder,) = (tree.folder for tree in TREES if tree.runs_in(os.environ))
+    return folder
+
+
+def native_modules(tree: Path) -> list[str]:
+    """The modules that were compiled, without packages, which load with them."""
     return sorted(
-        str(path.relative_to(_TREE)).partition(".")[0].replace("/", ".")
+        str(path.relative_to(tree)).partition(".")[0].replace("/", ".")
         for package in ("data_plane", "penstock")
-        for path in (_TREE / package).rglob("*.so")
+        for path in (tree / package).rglob("*.so")
         if not path.name.startswith("__init__.")
     )
 
 
-def test_every_compiled_module_is_the_one_that_is_imported() -> None:
+def test_every_compiled_module_is_the_one_that_is_imported(tree: Path) -> None:
     assert CORES == "compiled"
-    found = native_modules()
-    assert {"data_plane.log.journal", "data_plane.replication.leader", "penstock.records.batch"} <= set(found)
-    for name in found:
-        assert Path(str(import_module(name).__file__)).is_relative_to(_TREE), name
+    names = native_modules(tree)
+    assert {"data_plane.log.journal", "data_plane.replication.leader", "penstock.records.batch"} <= set(names)
+    for name in names:
+        file = Path(str(import_module(name).__file__))
+        assert file.is_relative_to(tree), name
+        assert file.suffix == ".so", name
+
+
+def test_each_compiled_module_loads_first_in_a_process() -> None:
+    """Python asks the loader for it; what was imported before, the library has made itself."""
+    for name in (
+        "penstock.records.batch",
+        "penstock.records",
+        "data_plane.log.journal",
+        "data_plane.node.broker_node",
+    ):
+        statement = f"import {name} as module; print(module.__name__, module.__spec__.name, module.__file__)"
+        ran = subprocess.run([sys.executable, "-c", statement], capture_output=True, text=True, cwd=ROOT)
+        assert ran.returncode == 0, ran.stderr
+        *names, file = ran.stdout.split()
+        assert names == [name, name]
+        assert file.endswith(".so")
+
+
+def test_what_is_compiled_already_is_not_compiled_again(tree: Path) -> None:
+    command = [sys.executable, str(ROOT / "packaging" / "compile.py"), tree.name]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "nothing has changed" in ran.stdout
 
 
 def test_seeds_take_the_same_steps_on_compiled_cores_as_on_pure_python() -> None:
