@@ -18,8 +18,10 @@ PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto da
 FAST_TESTS := $(wildcard tests/unit tests/architecture tests/golden)
 COMPILE := $(BIN)/python packaging/compile.py
 AS_COMPILED := PYTHONPATH=$(CURDIR)/build/compiled PYTHONSAFEPATH=1
-# With COMPILED=1 a command compiles the cores first, if they have changed, and runs on them.
-RUN := $(if $(COMPILED),$(COMPILE) && $(AS_COMPILED))
+AS_TESTED := PYTHONPATH=$(CURDIR)/build/compiled-for-tests PYTHONSAFEPATH=1
+# With COMPILED=1 a command compiles the cores first, if they have changed, and runs on them. dev and demo run on them
+# where they have been compiled, unless COMPILED=0.
+RUN := $(if $(filter 1,$(COMPILED)),$(COMPILE) && $(AS_COMPILED),$(if $(COMPILED),PENSTOCK_CORES=same))
 # What runs needs less than what tests: no browser, no shells, no tools of developers.
 RUNNING := .venv/.running-packages-ready .venv/.running-lock-ready .venv/.project-ready
 # What runs on compiled cores once more: what reaches a compiled module, and of what starts processes the shortest that
@@ -42,10 +44,10 @@ help:  ## List the commands
 
 setup: $(READY) $(CLASSES)  ## Install Debian packages (as root) and the locked Python packages into .venv
 
-dev: $(if $(COMPILED),$(READY),$(RUNNING))  ## Start the whole service on this machine, until Ctrl-C
+dev: $(RUNNING)  ## Start the whole service on this machine, until Ctrl-C
 	$(RUN) $(BIN)/penstock dev up
 
-demo: $(if $(COMPILED),$(READY),$(RUNNING))  ## Sixteen tenants' messages, metered, billed and proven, and one paid; ONCE=1 stops everything at the end
+demo: $(RUNNING)  ## Sixteen tenants' messages, metered, billed and proven, and one paid; ONCE=1 stops everything at the end
 	$(RUN) $(BIN)/python -m demo $(if $(ONCE),--once) $(if $(DATA),--data $(DATA))
 
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
@@ -53,13 +55,13 @@ check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fas
 
 test: $(READY) $(CLASSES) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
 	$(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
-	OPTIMISATION=0 $(COMPILE)
-	OPTIMISATION=0 $(AS_COMPILED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
+	$(COMPILE) compiled-for-tests
+	$(AS_TESTED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
 
-compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs dev, demo, sim, bench, cluster and chaos on them
+compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs sim, bench, cluster and chaos on them
 	$(COMPILE)
 
-wheel: $(if $(COMPILED),$(READY),$(RUNNING))  ## Build the SDK's wheel into dist; COMPILED=1 for this machine's kind alone, with native modules
+wheel: $(RUNNING)  ## Build the SDK's wheel into dist; COMPILED=1 for this machine's kind alone, with native modules
 	$(if $(COMPILED),HATCH_BUILD_HOOK_ENABLE_CUSTOM=1) $(BIN)/python -m pip wheel --disable-pip-version-check \
 		--no-deps --no-build-isolation --wheel-dir dist .
 

@@ -26,7 +26,7 @@ from typing import IO, Any, Self
 
 from local.certificates import Certificates
 from local.free_ports import HOST, free_port
-from penstock.contract.errors import InvalidRequest, NotFound, Throttled
+from penstock.contract.errors import ErrorCode, ErrorKind, InvalidRequest, NotFound, PenstockError
 from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
 from penstock.private_file import write_private
 
@@ -138,9 +138,11 @@ class NoCluster(NotFound):
     remedy = "Make one with `penstock dev up`, or name another directory with --data."
 
 
-class Busy(Throttled):
-    """Another command is changing this cluster."""
+class Busy(PenstockError):
+    """Another command is changing this cluster. A compiled `Throttled` takes no interpreted class below it."""
 
+    code = ErrorCode.THROTTLED
+    kind = ErrorKind.RETRIABLE
     remedy = "Wait for the other `penstock dev` command to end."
 
 
