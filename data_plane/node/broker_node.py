@@ -50,7 +50,7 @@ from data_plane.node.replicas.wing import Hosting
 from data_plane.node.serving.allowance import Allowances
 from data_plane.node.serving.wing import Serving
 from data_plane.node.stats import NodeStats
-from data_plane.node.storage.wing import Storage
+from data_plane.node.storage_limits.wing import Storage
 from data_plane.placement.hot_keys import HotKeyTable
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 from penstock.contract.invariant import invariant

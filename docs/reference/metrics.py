@@ -17,7 +17,7 @@ from data_plane.node import broker_node, conditions, stats
 from data_plane.node.gauges import GAUGES
 from data_plane.node.replicas import replica_set
 from data_plane.node.stats import NodeStats
-from data_plane.node.storage import wing as storage_wing
+from data_plane.node.storage_limits import wing as storage_wing
 from docs.reference import markdown
 from docs.reference.markdown import code, said_of, table
 from spark_usage import metrics as runner

@@ -18,7 +18,7 @@ CORES = (
     "data_plane.placement",
     "data_plane.queues",
     "data_plane.replication",
-    "data_plane.storage",
+    "data_plane.storage_limits",
     "data_plane.throttling",
     "data_plane.transactions",
 )

@@ -27,7 +27,7 @@ PLANTED: dict[str, list[tuple[str, str]]] = {
     "layers": [
         ("penstock.records.batch", "penstock.rules.rating"),
         ("data_plane.log.recovery", "data_plane.groups.group"),
-        ("data_plane.storage.books", "data_plane.node.config"),
+        ("data_plane.storage_limits.books", "data_plane.node.config"),
     ],
     "cores-decide": [("data_plane.log.recovery", "time"), ("penstock.rules.rating", "random")],
     "etcd-client-stands-alone": [

@@ -10,8 +10,8 @@ from typing import Any
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.metadata.model import topic_key
-from data_plane.storage.reports import STORAGE_BYTES_MAX
-from data_plane.storage.standing import HOLDS_MS
+from data_plane.storage_limits.reports import STORAGE_BYTES_MAX
+from data_plane.storage_limits.standing import HOLDS_MS
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.cluster import PEPPER, TENANT, SimBroker
 from data_plane.testkit.sdk_clients import SdkTransport

@@ -12,7 +12,7 @@ from data_plane.node.environment import Environment
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, CallHandler, ConnectionLost, peer_of
 from data_plane.node.requests import parsed
-from data_plane.storage.reports import NearLimit
+from data_plane.storage_limits.reports import NearLimit
 from penstock.contract.ids import BrokerId
 
 ASK_MS = 2_000

@@ -11,8 +11,8 @@ import math
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.allowance import Allowance
-from data_plane.storage.reports import STORAGE_BYTES_MAX
-from data_plane.storage.standing import RETRY_MS
+from data_plane.storage_limits.reports import STORAGE_BYTES_MAX
+from data_plane.storage_limits.standing import RETRY_MS
 from penstock.contract import errors
 from penstock.contract.ids import NO_PRODUCER_ID, TopicPartition
 from penstock.records.batch import BatchHeader

@@ -11,7 +11,7 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.node.admission.key_use import KeyUse
 from data_plane.node.control.key_use_calls import ASK_MS, KeyUseCalls, together
 from data_plane.node.ports import Caller, ConnectionLost
-from data_plane.storage.reports import NearLimit, Use
+from data_plane.storage_limits.reports import NearLimit, Use
 from penstock.contract.ids import TenantId
 from tests.waiting import PATIENCE_S
 

@@ -16,10 +16,10 @@ from data_plane.node.ports import Caller, ConnectionLost, Peer
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.stats import NodeStats
-from data_plane.node.storage.storage_keeper import StorageKeeper
+from data_plane.node.storage_limits.storage_keeper import StorageKeeper
 from data_plane.node.tasks import Turn
-from data_plane.storage.reports import Full, Report
-from data_plane.storage.standing import StorageStanding
+from data_plane.storage_limits.reports import Full, Report
+from data_plane.storage_limits.standing import StorageStanding
 from data_plane.testkit.loop import SimLoop
 from penstock.contract.ids import BrokerId, TenantId
 from penstock.rules.names import AUDIT_TOPIC

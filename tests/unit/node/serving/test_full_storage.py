@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from data_plane.metadata.model import Binding
 from data_plane.node.replicas.replica import Replica
-from data_plane.storage.standing import RETRY_MS
+from data_plane.storage_limits.standing import RETRY_MS
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import TopicPartition

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from data_plane.metadata.model import TopicRecord
-from data_plane.node.storage.storage_office import StorageOffice
+from data_plane.node.storage_limits.storage_office import StorageOffice
 from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicId, TopicPartition
 from tests.unit.log.miniature import SMALL
 

@@ -9,9 +9,9 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import StreamHandler
 from data_plane.node.replicas.replica_set import ReplicaSet
-from data_plane.node.storage.storage_keeper import StorageKeeper
-from data_plane.node.storage.storage_office import StorageOffice
-from data_plane.storage.standing import StorageStanding
+from data_plane.node.storage_limits.storage_keeper import StorageKeeper
+from data_plane.node.storage_limits.storage_office import StorageOffice
+from data_plane.storage_limits.standing import StorageStanding
 from penstock.contract.ids import TenantId
 
 LEARN_MS = 12_000

@@ -4,9 +4,9 @@ from collections.abc import Callable, Container, Iterator
 
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, Clock, Connection, require_broker
-from data_plane.node.storage.messages import answer_frame, read_report
-from data_plane.storage.books import StorageBooks
-from data_plane.storage.reports import Full, NearLimit, Report
+from data_plane.node.storage_limits.messages import answer_frame, read_report
+from data_plane.storage_limits.books import StorageBooks
+from data_plane.storage_limits.reports import Full, NearLimit, Report
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 
 

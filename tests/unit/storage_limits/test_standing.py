@@ -1,7 +1,7 @@
 """Whom a broker refuses: what the controller said last, for a time, and not against the limit that is known here."""
 
-from data_plane.storage.reports import Full
-from data_plane.storage.standing import HOLDS_MS, StorageStanding
+from data_plane.storage_limits.reports import Full
+from data_plane.storage_limits.standing import HOLDS_MS, StorageStanding
 from penstock.contract.ids import TenantId
 
 ACME = TenantId("acme")

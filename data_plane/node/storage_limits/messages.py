@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.node.frame_heads import read_head
-from data_plane.storage.reports import Full, Kept, Report
+from data_plane.storage_limits.reports import Full, Kept, Report
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 

@@ -13,7 +13,7 @@ so until the books are complete.
 
 from collections.abc import Callable, Container, Iterable, Mapping
 
-from data_plane.storage.reports import (
+from data_plane.storage_limits.reports import (
     NAMED_MAX,
     Full,
     Kept,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from data_plane.storage.books import LOOK_MS, StorageBooks
-from data_plane.storage.reports import NAMED_MAX, Full, Kept, Report, has_cleared
+from data_plane.storage_limits.books import LOOK_MS, StorageBooks
+from data_plane.storage_limits.reports import NAMED_MAX, Full, Kept, Report, has_cleared
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 
 ACME, OTHER = TenantId("acme"), TenantId("other")

@@ -10,10 +10,10 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
-from data_plane.node.storage.messages import KEPT_MAX, read_answer, report_frame
-from data_plane.node.storage.storage_office import StorageOffice
-from data_plane.storage.reports import Full, Kept, Report
-from data_plane.storage.standing import StorageStanding
+from data_plane.node.storage_limits.messages import KEPT_MAX, read_answer, report_frame
+from data_plane.node.storage_limits.storage_office import StorageOffice
+from data_plane.storage_limits.reports import Full, Kept, Report
+from data_plane.storage_limits.standing import StorageStanding
 from penstock.contract.ids import TenantId
 
 REPORT_MS = 1_000

@@ -9,7 +9,7 @@ the tenant keeps is not known any more.
 
 from collections.abc import Iterable
 
-from data_plane.storage.reports import STORAGE_BYTES_MAX, Full, has_cleared
+from data_plane.storage_limits.reports import STORAGE_BYTES_MAX, Full, has_cleared
 from penstock.contract.ids import TenantId
 
 HOLDS_MS = 30_000
