@@ -42,7 +42,8 @@ class Log:
 
     def __init__(self, path: str, fsync: bool, on_durable: Callable[[], None]) -> None:
         self.fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-        self.fsync, self.on_durable = fsync, on_durable
+        self.fsync = fsync
+        self.on_durable = on_durable
         self.written = self.durable = 0
         self.wake = asyncio.Event()
         if fsync:
@@ -77,7 +78,8 @@ class Leader:
         self.batches: list[bytes] = []
         self.followers: dict[object, int] = {}
         self.watermark = 0
-        self.appended, self.committed = asyncio.Event(), asyncio.Event()
+        self.appended = asyncio.Event()
+        self.committed = asyncio.Event()
         self.log = Log(path, fsync, self.advance)
 
     def advance(self) -> None:
@@ -207,7 +209,8 @@ class Floor:
     """A running floor in a folder of its own: a leader and two followers as processes, until the block ends."""
 
     def __init__(self, folder: Path, fsync: bool = True) -> None:
-        self._folder, self._flags = folder, ["--fsync"] * fsync
+        self._folder = folder
+        self._flags = ["--fsync"] * fsync
         self._parts: list[subprocess.Popen[bytes]] = []
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -36,7 +36,8 @@ class _Odometer:
         self._number = number
         self._topic_id = f"bench-{number}".encode().ljust(16, b"-")
         self._at = -1
-        self._messages, self._size = 0, 0
+        self._messages = 0
+        self._size = 0
         self._rows: dict[int, tuple[int, int]] = {}
 
     def write(self, now_ms: int) -> None:

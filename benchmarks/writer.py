@@ -24,7 +24,9 @@ class Writer(threading.Thread):
 
     def __init__(self, bootstrap: str, api_key: str, ca_file: str | None = None) -> None:
         super().__init__(daemon=True)
-        self._addresses, self._api_key, self._ca_file = bootstrap, api_key, ca_file
+        self._addresses = bootstrap
+        self._api_key = api_key
+        self._ca_file = ca_file
         self.topic = ""
         """May change while it runs."""
         self.acknowledged: list[tuple[float, str]] = []

@@ -196,7 +196,8 @@ class _Reading:
     """One report: what the database says of it, and its rows."""
 
     def __init__(self, tenant: Tenant, asked: Asked, periods: Sequence[Period]) -> None:
-        self._tenant, self._asked = tenant, asked
+        self._tenant = tenant
+        self._asked = asked
         self.currencies = tuple(sorted({one.currency for one in periods}))
         if asked.currency:
             self.currency = asked.currency

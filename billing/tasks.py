@@ -42,13 +42,15 @@ class _LoggedProblem:
     """The problem that this process logged last."""
 
     def __init__(self) -> None:
-        self._text, self._at = "", datetime.min.replace(tzinfo=UTC)
+        self._text = ""
+        self._at = datetime.min.replace(tzinfo=UTC)
 
     def is_due(self, text: str, now: datetime) -> bool:
         """True when the text is new or `LOG_INTERVAL` has passed. The caller logs it then."""
         if text == self._text and now - self._at < LOG_INTERVAL:
             return False
-        self._text, self._at = text, now
+        self._text = text
+        self._at = now
         return True
 
 

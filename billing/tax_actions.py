@@ -46,7 +46,8 @@ class TaxNotStatedError(Exception):
 
     def __init__(self, gap: str, ask: dict[str, object] | None = None) -> None:
         super().__init__(gap)
-        self.gap, self.ask = gap, ask
+        self.gap = gap
+        self.ask = ask
 
 
 def address_of(tenant: Tenant) -> TaxAddress | None:

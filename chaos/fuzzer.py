@@ -44,7 +44,9 @@ class Fuzzer:
     """`run` goes on until `stop`; every call may be refused, nothing it does may break a promise."""
 
     def __init__(self, cluster: Cluster, access: Access, recorder: Recorder, seed: int) -> None:
-        self._cluster, self._access, self._recorder = cluster, access, recorder
+        self._cluster = cluster
+        self._access = access
+        self._recorder = recorder
         self._desk = cluster.open_desk()
         self._rng = random.Random(f"{seed}/fuzzer")
         self._incarnations = 0

@@ -70,7 +70,9 @@ class Neighbours:
     """Of one run. `move_in`, then `run` until `stop`; `last_look` searches what is left when all has healed."""
 
     def __init__(self, cluster: Cluster, access: Access, recorder: Recorder, seed: int) -> None:
-        self._cluster, self._access, self._recorder = cluster, access, recorder
+        self._cluster = cluster
+        self._access = access
+        self._recorder = recorder
         self._rng = random.Random(f"{seed}/neighbours")
         self._search = Search()
         self._neighbours: list[Neighbour] = []

@@ -43,7 +43,10 @@ class Nemesis:
     def __init__(
         self, cluster: Cluster, workload: Workload, recorder: Recorder, topics: Callable[[], Sequence[str]]
     ) -> None:
-        self._cluster, self._workload, self._recorder, self._topics = cluster, workload, recorder, topics
+        self._cluster = cluster
+        self._workload = workload
+        self._recorder = recorder
+        self._topics = topics
         self._faults: dict[Kind, Callable[[Strike], AbstractAsyncContextManager[str]]] = {
             Kind.KILL: self._kill,
             Kind.PAUSE: self._pause,

@@ -33,7 +33,9 @@ class Probes:
         self.unavailable: dict[Kind, str] = {}
         self.disks: list[str] = []
         """File systems that a broker's disk may have and that bear a power cut."""
-        self._folder, self._switch, self._wanted = folder, switch, wanted
+        self._folder = folder
+        self._switch = switch
+        self._wanted = wanted
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self._try(self._packets, *_NEED_CUTS)

@@ -45,7 +45,8 @@ class Run:
     """One run in one folder, inside the namespaces. `run` once; the history is complete when it returns."""
 
     def __init__(self, folder: Path, wanted: Wanted) -> None:
-        self._folder, self._wanted = folder, wanted
+        self._folder = folder
+        self._wanted = wanted
         switch = Switch()
         self.probes = Probes(folder / "probes", switch, kinds_of(wanted.plan), etcd=wanted.etcd)
         self._recorder = Recorder(folder)

@@ -99,7 +99,10 @@ class Workload:
     """Started on the run's loop, within its task group; `finish` ends it part by part."""
 
     def __init__(self, access: Access, recorder: Recorder, seed: int, group: asyncio.TaskGroup) -> None:
-        self._access, self._recorder, self._seed, self._tasks = access, recorder, seed, group
+        self._access = access
+        self._recorder = recorder
+        self._seed = seed
+        self._tasks = group
         self._acknowledged: dict[tuple[str, int], float] = {}
         """When the newest acknowledged message of each partition was sent, in seconds of the run."""
         self.acknowledged = 0
@@ -374,7 +377,8 @@ class Workload:
 
     def stop(self) -> None:
         """End readers and members."""
-        self._churning, self._ended = False, True
+        self._churning = False
+        self._ended = True
         for reader in list(self._reading):
             self.stop_reader(reader)
         for leave in self._leaving:

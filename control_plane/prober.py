@@ -54,7 +54,10 @@ class Probe:
     def __init__(
         self, client: Client, topic: str, note: Note, within_s: float = WITHIN_S, *, report: Report
     ) -> None:
-        self._client, self._topic, self._note, self._within_s = client, topic, note, within_s
+        self._client = client
+        self._topic = topic
+        self._note = note
+        self._within_s = within_s
         self._report = report
         self._producer = client.producer(
             acks="all", delivery_timeout_ms=within_s * 1_000, max_block_ms=within_s * 1_000

@@ -50,7 +50,8 @@ class ProberHealth:
     def __init__(
         self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
     ) -> None:
-        self._monotonic, self._wall = monotonic, wall
+        self._monotonic = monotonic
+        self._wall = wall
         self._lock = threading.Lock()
         self._round = _Round()
         self._known = _Known(ended_s=monotonic())

@@ -149,7 +149,8 @@ class FileStore:
     """
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
-        self._file, self._clock = file, clock
+        self._file = file
+        self._clock = clock
         self._turn = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._pruned_at = 0.0
@@ -280,7 +281,8 @@ class Counters:
     """Limits over a shared store, and over this process's own counts while the store cannot be reached."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._clock = store, clock
+        self._store = store
+        self._clock = clock
         self._alone = OwnStore(clock)
         self._over = OwnStore(clock)
         self._apart_until = float("-inf")

@@ -38,8 +38,11 @@ class Children:
         """`pool_pids` are those of the pool now; `one_queue`: they share a queue, and its lock; `waiting` counts the
         tasks that were received and are not finished.
         """
-        self._scheduler, self._pool_pids, self._one_queue = scheduler, pool_pids, one_queue
-        self._waiting, self._moments = waiting, moments
+        self._scheduler = scheduler
+        self._pool_pids = pool_pids
+        self._one_queue = one_queue
+        self._waiting = waiting
+        self._moments = moments
         self._first_pids = pool_pids()
 
     def lost(self) -> str:

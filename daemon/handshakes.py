@@ -65,7 +65,8 @@ class HandshakeRefused(Exception):
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.reason, self.message = reason, message
+        self.reason = reason
+        self.message = message
 
 
 def refusal_of(error: BaseException) -> HandshakeRefused | None:

@@ -229,7 +229,9 @@ class HttpListener:
         exports them. `late` names what else of the process stands still, and why: /healthz is not healthy with it, and
         a supervisor starts the process again.
         """
-        self._registry, self._not_ready, self._loop_age_s = registry, not_ready, loop_age_s
+        self._registry = registry
+        self._not_ready = not_ready
+        self._loop_age_s = loop_age_s
         self._warnings = warnings
         self._late = late
         self._metrics_free = threading.BoundedSemaphore(METRICS_MAX)

@@ -35,7 +35,10 @@ class Lease:
         clock: Clock,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._holder, self._length_s, self._monotonic = name, holder, length_s, monotonic
+        self._name = name
+        self._holder = holder
+        self._length_s = length_s
+        self._monotonic = monotonic
         self._hold = (
             f"INSERT INTO {TABLE} (name, holder, number, until) VALUES (%s, %s, 1, {clock.value} + %s) "
             f"ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until, "
@@ -65,7 +68,9 @@ class Lease:
         if not rows:
             self._until = float("-inf")
             return False
-        self.number, self._renewed, self._until = int(rows[0][0]), began, began + self._length_s
+        self.number = int(rows[0][0])
+        self._renewed = began
+        self._until = began + self._length_s
         return True
 
     def exceed(self, number: int, execute: Execute) -> bool:

@@ -60,7 +60,8 @@ class Refused(ValueError):
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
-        self.name, self.message = name, message
+        self.name = name
+        self.message = message
 
 
 def require(holds: bool, name: str, message: str) -> None:

@@ -112,8 +112,11 @@ class OwnIdentity:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Raises `ConfigurationError` unless they are good now."""
-        self._files, self._role, self._clock = files, role, clock
-        self._cluster_id, self._broker_id = cluster_id, broker_id
+        self._files = files
+        self._role = role
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self._broker_id = broker_id
         self._looking = threading.Lock()
         self._seen = self._signs()
         self.fault = ""
@@ -136,7 +139,8 @@ class OwnIdentity:
                 return False
             if self._signs() != signs:
                 return False  # changed while they were read; the next look sees it
-            self._seen, self.fault = signs, ""
+            self._seen = signs
+            self.fault = ""
             if self._same(found):
                 return False
             self.current = found

@@ -53,7 +53,8 @@ class Failure:
 class _Failed(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.reason, self.message = reason, message
+        self.reason = reason
+        self.message = message
 
 
 def failure(
@@ -144,7 +145,9 @@ class _Conversation:
     """
 
     def __init__(self, plain: socket.socket, context: ssl.SSLContext, host: str) -> None:
-        self._plain, self._received, self._to_send = plain, ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._plain = plain
+        self._received = ssl.MemoryBIO()
+        self._to_send = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_hostname=host)
 
     def ask(self, text: bytes) -> bytes:

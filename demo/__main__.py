@@ -58,7 +58,8 @@ class Demo:
     ) -> None:
         self._folder = folder.absolute()
         self._clock_start = clock_start
-        self._flights, self._carriers = flights, carriers
+        self._flights = flights
+        self._carriers = carriers
         self._interval_s = _INTERVAL_ONCE_S if once else None
         self._seconds = seconds
         self._prepare()

@@ -29,7 +29,9 @@ _WITHOUT_TIME = ("tax.calculation", "tax.calculation_line_item", "tax.transactio
 class _Refused(Exception):
     def __init__(self, status: int, kind: str, message: str, code: str = "") -> None:
         super().__init__(message)
-        self.status, self.kind, self.code = status, kind, code
+        self.status = status
+        self.kind = kind
+        self.code = code
 
 
 @dataclass(slots=True)

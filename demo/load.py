@@ -72,8 +72,11 @@ class Load:
         """`seconds`: producing takes this at least."""
         self.till: Till | None = None
         """Where one tenant's invoices are paid, if anywhere."""
-        self._folder, self._seconds, self._stages = folder, seconds, stages
-        self._begin_at, self._total = 0.0, 0
+        self._folder = folder
+        self._seconds = seconds
+        self._stages = stages
+        self._begin_at = 0.0
+        self._total = 0
         self._read_at: list[tuple[float, int]] = []
         """(monotonic seconds, flights that the members had been given) while messages flow."""
 

@@ -62,14 +62,16 @@ class StandIn(ThreadingHTTPServer):
 
     def __init__(self, port: int, key: str, webhook_secret: str) -> None:
         super().__init__((HOST, port), _Handler)
-        self.key, self.lock = key, threading.Lock()
+        self.key = key
+        self.lock = threading.Lock()
         here = f"http://{HOST}:{self.server_port}"
         self.fake = FakeStripe(
             checkout_url=f"{here}{_PAGE}{{session}}",
             portal_url=f"{here}{_PORTAL}{{session}}",
             invoice_url=f"{here}{_INVOICE}{{invoice}}",
         )
-        self._webhook_secret, self._endpoint = webhook_secret, ""
+        self._webhook_secret = webhook_secret
+        self._endpoint = ""
 
     def add_endpoint(self, url: str) -> bool:
         """Events go there from now on; False: it is not on this machine."""

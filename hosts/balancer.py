@@ -27,7 +27,8 @@ class TlsEnd(Program):
     def __init__(self, host: Host, identity: Identity, web_address: str) -> None:
         folder = host.folder / "tls-end"
         folder.mkdir(parents=True, exist_ok=True)
-        self._pair, self._identity = folder / "pair.pem", identity
+        self._pair = folder / "pair.pem"
+        self._identity = identity
         self._write_pair()
         config = f"""\
 {_DEFAULTS}  mode http
@@ -78,7 +79,8 @@ backend webs
   retries 2
 {servers}"""
         write_private(folder / "haproxy.cfg", config)
-        self.url, self._ca_file = f"https://{host.address}", ca_file
+        self.url = f"https://{host.address}"
+        self._ca_file = ca_file
         super().__init__(
             "balancer", host, (find("haproxy"), "-db", "-f", str(folder / "haproxy.cfg")), folder=folder
         )

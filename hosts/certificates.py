@@ -37,7 +37,8 @@ class Certificates:
     """Two folders with a CA each. Files are replaced where they are, so processes see what is renewed."""
 
     def __init__(self, folder: Path, cluster_id: str) -> None:
-        self._inside, self._clients = folder / "cluster", folder / "clients"
+        self._inside = folder / "cluster"
+        self._clients = folder / "clients"
         authority.init(self._inside, cluster_id, now=_now())
         authority.init(self._clients, f"{cluster_id}-clients", now=_now())
 

@@ -71,7 +71,8 @@ class Cluster:
     """Made, provisioned and ended by the run. What takes an `AdminClient` blocks, and is asked at a desk."""
 
     def __init__(self, folder: Path, shape: Shape, switch: Switch) -> None:
-        self.folder, self.shape = folder, shape
+        self.folder = folder
+        self.shape = shape
         self.ground = Ground(folder, switch)
         self.directory = DataDirectory(folder / "cluster")
         write_private(self.directory.pepper_file, secrets.token_hex(32) + "\n")

@@ -13,7 +13,8 @@ class CommandFailed(Exception):
     """`command` as one types it, `words` as it answered."""
 
     def __init__(self, command: Sequence[str], words: str) -> None:
-        self.command, self.words = shlex.join(command), " ".join(words.split())
+        self.command = shlex.join(command)
+        self.words = " ".join(words.split())
         super().__init__(f"{self.command}: {self.words}")
 
 

@@ -37,7 +37,8 @@ class Disk:
 
     def __init__(self, kind: str, image: Path, point: Path, size: int = LOOP_BYTES) -> None:
         """Make and mount it. Raises `CommandFailed`."""
-        self.kind, self.point = kind, point
+        self.kind = kind
+        self.point = point
         self._image = image
         point.mkdir(parents=True, exist_ok=True)
         if kind == "tmpfs":

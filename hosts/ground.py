@@ -18,7 +18,8 @@ class Ground:
     """Makes hosts, and knows them by name and zone."""
 
     def __init__(self, folder: Path, switch: Switch) -> None:
-        self.folder, self._switch = folder, switch
+        self.folder = folder
+        self._switch = switch
         self.hosts: dict[str, Host] = {}
 
     def host(

@@ -31,7 +31,11 @@ class Host:
 
     def __init__(self, name: str, zone: str, wire: Wire, folder: Path, disk: Disk | None = None) -> None:
         """Without a disk of its own it keeps files in its folder, and can lose no power."""
-        self.name, self.zone, self.wire, self.folder, self.disk = name, zone, wire, folder, disk
+        self.name = name
+        self.zone = zone
+        self.wire = wire
+        self.folder = folder
+        self.disk = disk
         self.programs: list[Runs] = []
         folder.mkdir(parents=True, exist_ok=True)
         self._clock_file = folder / "clock"

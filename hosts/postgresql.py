@@ -34,7 +34,8 @@ class PostgreSql(Program):
 
     def __init__(self, host: Host, identity: Identity) -> None:
         """Raises `CommandFailed` when PostgreSQL is not installed, or its account does not get to its folder."""
-        self._identity, self._account_of = identity, Account.of("postgres")
+        self._identity = identity
+        self._account_of = Account.of("postgres")
         self._folder = host.data / "postgresql"
         self._data = self._folder / "data"
         self._folder.mkdir(mode=0o700)
@@ -151,7 +152,8 @@ class Passwords:
     """Of the database's owner, and of standbys."""
 
     def __init__(self) -> None:
-        self.owner, self.replicator = secrets.token_hex(16), secrets.token_hex(16)
+        self.owner = secrets.token_hex(16)
+        self.replicator = secrets.token_hex(16)
 
 
 def _conninfo(address: str, files: tuple[Path, Path, Path], passwords: Passwords) -> str:

@@ -36,15 +36,18 @@ class Program:
         stop: signal.Signals = signal.SIGTERM,
     ) -> None:
         """`folder` holds its output, and is made; `environment` adds to the host's; `stop` asks it to end."""
-        self.name, self.host = name, host
+        self.name = name
+        self.host = host
         self.folder = folder or host.folder / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.output = self.folder / "output.log"
         self.kept_down = False
         self.ended_by_itself: list[int] = []
         """Exit statuses of lives that no fault ended."""
-        self._command, self._environment = tuple(command), dict(environment or {})
-        self._account, self._stop = account, stop
+        self._command = tuple(command)
+        self._environment = dict(environment or {})
+        self._account = account
+        self._stop = stop
         self._process: subprocess.Popen[bytes] | None = None
         self._known_end: subprocess.Popen[bytes] | None = None
         self._tracer: subprocess.Popen[bytes] | None = None

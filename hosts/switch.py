@@ -45,7 +45,8 @@ class Wire:
     """One host's namespace and what passes its interface."""
 
     def __init__(self, name: str, address: str) -> None:
-        self.name, self.address = name, address
+        self.name = name
+        self.address = address
         self._chains = False
 
     def command(self, *command: str, account: Account | None = None) -> list[str]:

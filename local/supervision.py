@@ -97,14 +97,17 @@ class _Watched:
 
     def begins_again(self) -> None:
         """What was known of its health is of another process, or is over."""
-        self.was_healthy, self.ill_since_s, self.said_since_s = False, None, None
+        self.was_healthy = False
+        self.ill_since_s = None
+        self.said_since_s = None
 
 
 class Supervisor:
     """Looks after what is wanted of one service."""
 
     def __init__(self, service: Supervised, tell: Callable[[str], None]) -> None:
-        self._service, self._tell = service, tell
+        self._service = service
+        self._tell = tell
         self._watched: dict[str, _Watched] = {}
         self._asked_last = ""
 

@@ -16,7 +16,8 @@ class WakeUps:
 
     def __init__(self, datasets: Path) -> None:
         self._store = FolderStore(datasets)
-        self._sent, self._due_s = 0, 0.0
+        self._sent = 0
+        self._due_s = 0.0
 
     def look(self) -> None:
         """Send one if it is due. Raises `StoreUnavailable`."""

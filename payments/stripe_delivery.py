@@ -40,7 +40,8 @@ class Collection:
     """`run` raises what Stripe refuses or does not answer, and `Uncollected`."""
 
     def __init__(self, gateway: Gateway, row: Receivable) -> None:
-        self._gateway, self._row = gateway, row
+        self._gateway = gateway
+        self._row = row
         self._unit_micro = unit_micro(row.currency)
         self._declined: str | None = None
         """None: nothing was charged. Empty: it was."""

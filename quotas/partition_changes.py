@@ -23,7 +23,8 @@ class ChangesOfHour:
     """Of one tenant, within a transaction that has its row locked; `store` before its end."""
 
     def __init__(self, tenant: Tenant) -> None:
-        self._tenant, self._most = tenant, limits_of(tenant).partition_changes_per_hour
+        self._tenant = tenant
+        self._most = limits_of(tenant).partition_changes_per_hour
         self._now = timezone.now()
         self._row = PartitionChanges.objects.filter(tenant=tenant).first() or PartitionChanges(
             tenant=tenant, began_at=self._now, changes=0

@@ -208,7 +208,8 @@ class _Parts:
         self.totals: _Words = np.zeros((self.count, TOTALS), np.uint64)
         self.messages: tuple[_Longs, _Longs, _Longs] = (_NONE, _NONE, _NONE)
         """(of which message, where it begins and ends)."""
-        self._at, self._ends = starts.copy(), ends
+        self._at = starts.copy()
+        self._ends = ends
         fields: list[Any] = list(of.DESCRIPTOR.fields)
         for field in sorted(fields, key=lambda one: int(one.number)):
             self._read(field)

@@ -63,7 +63,8 @@ class _Watch(threading.Thread):
     def __init__(self, spark: SparkSession, wait_s: float) -> None:
         super().__init__(name="executors", daemon=True)
         self.lost = False
-        self._context, self._wait_s = spark.sparkContext, wait_s
+        self._context = spark.sparkContext
+        self._wait_s = wait_s
         self._ended = threading.Event()
 
     def end(self) -> None:

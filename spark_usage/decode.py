@@ -171,7 +171,8 @@ class _Row:
 
     def read_whole(self) -> None:
         """By protobuf alone."""
-        self.split, self.record = None, None
+        self.split = None
+        self.record = None
         try:
             self.record = parse_record(self.value)
         except Damaged as damage:

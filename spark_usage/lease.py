@@ -65,7 +65,8 @@ class DatabaseLease:
     """A row of the service's PostgreSQL, for runners on any hosts. Safe between threads."""
 
     def __init__(self, url: str, tls: ServerTls | None = None, length_s: float = LENGTH_S) -> None:
-        self._url, self._tls = url, tls
+        self._url = url
+        self._tls = tls
         self._lease = Lease(NAME, secrets.token_hex(16), length_s=length_s, clock=Clock.POSTGRESQL)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._one_asks = threading.Lock()

@@ -105,7 +105,8 @@ class Catalog:
 
     def __init__(self, folder: Path, store: DataSetStore | None = None, number: int = 0) -> None:
         """`number`: of the runner that writes. Readers need none."""
-        self.folder, self._number = folder, number
+        self.folder = folder
+        self._number = number
         self.store = FolderStore(folder) if store is None else store
         self._here: dict[tuple[str, str], Path] = {}
         """Where the rows of runs are that this catalog has published, by data set and run."""
@@ -326,7 +327,10 @@ class PendingRun:
         inputs: Mapping[str, Any],
         carried: Sequence[Window] = (),
     ) -> None:
-        self._catalog, self._dataset, self._run_id, self._inputs = catalog, dataset, run_id, inputs
+        self._catalog = catalog
+        self._dataset = dataset
+        self._run_id = run_id
+        self._inputs = inputs
         self.folder = folder
         self.files: list[Path] = []
         windows: dict[str, Window] = {}

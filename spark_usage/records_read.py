@@ -59,7 +59,8 @@ class BronzeSource:
     """Bronze in a folder."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark, self._folder = spark, folder
+        self._spark = spark
+        self._folder = folder
         self._log = read_log(bronze.BronzeFolders(folder).data)
         self._fresh: Sequence[Entry] | None = None
         """Files that came since the round that this one goes on from; None: it goes on from none."""

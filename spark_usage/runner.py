@@ -55,7 +55,8 @@ class Runner:
     """Rounds until `stop` is called."""
 
     def __init__(self, configuration: Configuration, lease: RunnerLease) -> None:
-        self._configuration, self._lease = configuration, lease
+        self._configuration = configuration
+        self._lease = lease
         self._stopping = threading.Event()
         self._pipeline = Pipeline(configuration)
         self._woken = ""

@@ -119,7 +119,8 @@ class Chunk:
     """Readings in the order in which they came, which become runs and single readings."""
 
     def __init__(self, staging: Path, a_run: int = READINGS_A_RUN) -> None:
-        self._staging, self._a_run = staging, a_run
+        self._staging = staging
+        self._a_run = a_run
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, readings: Iterable[pa.RecordBatch]) -> None:
@@ -196,7 +197,8 @@ class _Runs:
     """Readings of runs, one run after the other."""
 
     def __init__(self, table: pa.Table, starts: _Longs) -> None:
-        self._table, self._starts = table, starts
+        self._table = table
+        self._starts = starts
         self._ends = np.append(starts[1:], table.num_rows)
         self._offsets, self._accepted = (_numbers(table, name) for name in ("end_offset", "accepted_ms"))
         self._minute = self._accepted // MINUTE_MS

@@ -28,7 +28,10 @@ class Windowed:
         base: Base | None,
         inputs_of: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        self.spark, self.catalog, self._progress, self._base = spark, catalog, progress, base
+        self.spark = spark
+        self.catalog = catalog
+        self._progress = progress
+        self._base = base
         self._inputs_of = inputs_of
         self._runs: dict[str, Run] = {}
 

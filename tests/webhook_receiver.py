@@ -41,7 +41,9 @@ class Receiver:
     """`script` may be exchanged at any time."""
 
     def __init__(self, host: str, ca_file: Path, port: int) -> None:
-        self.host, self.ca_file, self.port = host, ca_file, port
+        self.host = host
+        self.ca_file = ca_file
+        self.port = port
         self.got: list[Got] = []
         self.script: Script = lambda got: Reply()
         self.ended = threading.Event()

@@ -47,7 +47,8 @@ class UsageTail:
         with self._lock:
             self._looked_s = time.monotonic()
             if self._thread is None and not self._stop.is_set():
-                self._recent, self._complete = RecentUsage(), False
+                self._recent = RecentUsage()
+                self._complete = False
                 self._thread = threading.Thread(target=self._run, name="usage-tail", daemon=True)
                 self._thread.start()
             return self._recent.hour(tenant, time_ms(timezone.now()), topic_id) if self._complete else None
@@ -70,7 +71,8 @@ class UsageTail:
                 _log.exception("the usage log could not be read")
                 self._stop.wait(AGAIN_S)
             with self._lock:
-                self._recent, self._complete = RecentUsage(), False
+                self._recent = RecentUsage()
+                self._complete = False
         with self._lock:
             self._thread = None
 

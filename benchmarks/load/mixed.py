@@ -69,15 +69,20 @@ class _Account(HttpUser):
     abstract = True
 
     def on_start(self) -> None:
-        self.email, self.password, self.token, self.tenant = "", "", "", ""
+        self.email = ""
+        self.password = ""
+        self.token = ""
+        self.tenant = ""
 
     def sign_up(self) -> None:
         name = f"load-{time.time_ns()}-{next(_names)}"
-        self.email, self.password = f"{name}@load.example", secrets.token_urlsafe(12)
+        self.email = f"{name}@load.example"
+        self.password = secrets.token_urlsafe(12)
         body = {"email": self.email, "password": self.password, "tenant": name}
         self.token = ""
         made = self.ask("POST", "/v1/sign-up", _MADE, body)
-        self.token, self.tenant = str(made["token"]), str(made["tenant"]["id"])
+        self.token = str(made["token"])
+        self.tenant = str(made["tenant"]["id"])
 
     def ask(
         self,

@@ -162,7 +162,8 @@ class KeyRights:
 
     def __init__(self, key: ApiKey, address: str) -> None:
         self._scopes = scopes_of(key)
-        self.owner, self._address = owner_of(key), address
+        self.owner = owner_of(key)
+        self._address = address
         known = access_of(key.tenant)
         self._access = None if known is None else Access(access_list(key.tenant))
 

@@ -23,7 +23,10 @@ class DatabaseReadings:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """A reading counts as new for `fresh_s`; `look` waits for another one up to `wait_s`."""
-        self._read, self._fresh_s, self._wait_s, self._clock = read, fresh_s, wait_s, clock
+        self._read = read
+        self._fresh_s = fresh_s
+        self._wait_s = wait_s
+        self._clock = clock
         self._lock = threading.Lock()
         self._at = -math.inf
         self._ended: threading.Event | None = None

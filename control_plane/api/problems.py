@@ -61,7 +61,8 @@ class RateReached(exceptions.Throttled):
     def __init__(self, *, limit: str, whose: str, most: str, used: str, clears_in_s: float) -> None:
         """`most`: what the limit allows; `used`: what was used of it, as a sentence."""
         super().__init__()
-        self.limit, self.clears_in_s = limit, clears_in_s
+        self.limit = limit
+        self.clears_in_s = clears_in_s
         self.wait_s = max(1, math.ceil(clears_in_s))
         """As `Retry-After` has it, in whole seconds: never before the count ends."""
         self.said = f"too many requests: {limit} {whose} is {most}, and {used}; clears in {self.wait_s} s"

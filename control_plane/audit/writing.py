@@ -48,7 +48,8 @@ class Writer:
     """The thread. Requests never wait for it."""
 
     def __init__(self, tallies: Tallies, every_s: float = EVERY_S) -> None:
-        self._tallies, self._every_s = tallies, every_s
+        self._tallies = tallies
+        self._every_s = every_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="audit tallies", daemon=True)
 

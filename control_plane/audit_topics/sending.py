@@ -48,7 +48,9 @@ class Sender:
     def __init__(
         self, within_s: float = WITHIN_S, *, write_s: float = WRITE_S, program: Sequence[str] = PROGRAM
     ) -> None:
-        self._within_s, self._write_s, self._program = within_s, write_s, program
+        self._within_s = within_s
+        self._write_s = write_s
+        self._program = program
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None

@@ -59,8 +59,11 @@ class Couriers(Generic[Row]):
         per_tenant: int = PER_TENANT,
     ) -> None:
         self._line = line
-        self._every_s, self._couriers, self._per_tenant = every_s, couriers, per_tenant
-        self._stopping, self._wake = threading.Event(), threading.Event()
+        self._every_s = every_s
+        self._couriers = couriers
+        self._per_tenant = per_tenant
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
         self._lock = threading.Lock()
         self._busy: dict[int, tuple[int, threading.Thread]] = {}
         """Row -> tenant and thread."""

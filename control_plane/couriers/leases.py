@@ -40,12 +40,15 @@ class Leased(models.Model):
 
     def begin_again(self) -> None:
         """The next attempt is due now and is the first of its event; one that is under way counts no longer."""
-        self.failures, self.failing_since, self.due_at = 0, None, timezone.now()
+        self.failures = 0
+        self.failing_since = None
+        self.due_at = timezone.now()
         self.end_attempt()
 
     def end_attempt(self) -> None:
         """An attempt that is under way counts no longer. The caller saves."""
-        self.lease_number, self.lease_until = self.lease_number + 1, None
+        self.lease_number = self.lease_number + 1
+        self.lease_until = None
 
 
 Row = TypeVar("Row", bound=Leased)

@@ -60,7 +60,8 @@ class EarlyRefusals:
     def __init__(
         self, application: Callable[..., Iterable[bytes]], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._application, self._clock = application, clock
+        self._application = application
+        self._clock = clock
         self._lock = threading.Lock()
         self._secret = secrets.token_bytes(32)
         self._answers: OrderedDict[bytes, _Answer] = OrderedDict()

@@ -59,7 +59,8 @@ class ProcessorTime:
         counters: Callable[[], rate_counters.Counters] = rate_counters.counters,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._counters, self._clock = counters, clock
+        self._counters = counters
+        self._clock = clock
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         """The one that was used longest ago first."""

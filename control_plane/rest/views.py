@@ -41,7 +41,8 @@ class _Repeated(Exception):
 
     def __init__(self, status: int, answer: Any) -> None:
         super().__init__(status)
-        self.status, self.answer = status, answer
+        self.status = status
+        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

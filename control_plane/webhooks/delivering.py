@@ -36,8 +36,12 @@ class Turn:
         within_s: float = sending.WITHIN_S,
         count: Callable[[str], None] = lambda outcome: None,
     ) -> None:
-        self._row, self._stopping, self._count = row, stopping, count
-        self._allowed, self._ca_file, self._within_s = allowed, ca_file, within_s
+        self._row = row
+        self._stopping = stopping
+        self._count = count
+        self._allowed = allowed
+        self._ca_file = ca_file
+        self._within_s = within_s
 
     def take(self) -> int:
         """Returns how many attempts were made. The lease is given back."""

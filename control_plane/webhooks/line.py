@@ -24,7 +24,10 @@ class WebhookLine:
         count: Callable[[str], None] = lambda outcome: None,
     ) -> None:
         """`count` is called with the outcome of each attempt."""
-        self._allowed, self._ca_file, self._within_s, self._count = allowed, ca_file, within_s, count
+        self._allowed = allowed
+        self._ca_file = ca_file
+        self._within_s = within_s
+        self._count = count
 
     def begin(self) -> None:
         outcomes.begin_sources()

@@ -29,7 +29,9 @@ class GrpcConnection:
         read: Callable[[], Awaitable[Any]],
         write: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        self._peer, self._read, self._write = peer, read, write
+        self._peer = peer
+        self._read = read
+        self._write = write
         self._frames: deque[bytes] = deque()
         self._buffered_bytes = 0
         self._lost = ""

@@ -55,7 +55,8 @@ class Following:
         self.ended = False
         self._loop = asyncio.get_running_loop()
         self.task: asyncio.Task[None] | None = None
-        self._namespace, self._prefix = namespace, prefix
+        self._namespace = namespace
+        self._prefix = prefix
         self._delivered = self._position = after_revision
         """The last revision delivered, and the one up to which there is nothing more to deliver."""
         self._served_s = 0.0

@@ -20,7 +20,8 @@ class InternalHandshakes:
     """Those of one listener. Safe between threads: gRPC begins handshakes on its own."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._lock = clock, threading.Lock()
+        self._clock = clock
+        self._lock = threading.Lock()
         self._begun: deque[float] = deque()
         self._called: dict[str, float] = {}
         """When the last call came, by connection; the longest ago first."""

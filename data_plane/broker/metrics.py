@@ -44,7 +44,10 @@ class StatsCollector(Collector):
         gauges: Callable[[], dict[str, int]],
         others: Callable[[], Iterable[Metric]],
     ) -> None:
-        self._loop, self._stats, self._gauges, self._others = loop, tuple(stats), gauges, others
+        self._loop = loop
+        self._stats = tuple(stats)
+        self._gauges = gauges
+        self._others = others
 
     def collect(self) -> Iterable[Metric]:
         answer: Future[list[Metric]] = Future()

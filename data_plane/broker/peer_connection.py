@@ -121,7 +121,8 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def refuse(self, code: int, reason: str) -> None:
         """`finish`, and look at nothing that still arrives: the peer was not let in."""
-        self._deaf, self._incoming = True, wire.Incoming()
+        self._deaf = True
+        self._incoming = wire.Incoming()
         self.finish(code, reason)
 
     def abort(self, reason: str) -> None:
@@ -192,7 +193,8 @@ class PeerConnection(asyncio.BufferedProtocol):
             if self._greeted:
                 self._take_messages()
         except wire.WireError as wrong:
-            self._deaf, self._incoming = True, wire.Incoming()
+            self._deaf = True
+            self._incoming = wire.Incoming()
             self._broken(wrong)
 
     def eof_received(self) -> None:

@@ -62,8 +62,11 @@ class PeerListener:
         """Beyond `connections_max` the oldest connection that was not let in yet is hung up on, or else the new
         one. `tls` gives what the next handshake is made with; with None there is none, and `identify` has to know the
         peer by what it says."""
-        self._streams, self._calls = streams, calls
-        self.rules, self._connections_max, self.tls = rules, connections_max, tls
+        self._streams = streams
+        self._calls = calls
+        self.rules = rules
+        self._connections_max = connections_max
+        self.tls = tls
         self._refused_handshakes = refused_handshakes
         self._hang_ups = hang_ups
         self._handlers = Handlers(fault)

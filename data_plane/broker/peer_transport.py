@@ -39,7 +39,9 @@ class PeerTransport:
     ) -> None:
         """`tls` gives what the next connection is made with; it checks the peer's certificate. With None there is
         none, and `check` has to do without."""
-        self._cluster_id, self._tls, self._refused_handshakes = cluster_id, tls, refused_handshakes
+        self._cluster_id = cluster_id
+        self._tls = tls
+        self._refused_handshakes = refused_handshakes
         self._open: dict[_Dialled, None] = {}
         self._logged: dict[str, str] = {}
         """What was logged last, by address."""
@@ -160,7 +162,9 @@ class _Dialled(PeerConnection):
     ) -> None:
         """`check` raises `HandshakeRefused` for a peer that is not meant."""
         super().__init__(address)
-        self._first, self._connections, self._check = first, connections, check
+        self._first = first
+        self._connections = connections
+        self._check = check
         self._version = version
         self.refused: HandshakeRefused | None = None
         """Why nothing was said to the peer, or why it takes no connection of ours."""
@@ -196,7 +200,8 @@ class _Dialled(PeerConnection):
         try:
             self._check(transport.get_extra_info("peercert"))
         except HandshakeRefused as refused:
-            self.refused, self.unwelcome = refused, refused.message
+            self.refused = refused
+            self.unwelcome = refused.message
             self.abort(refused.message)
         else:
             self._transport.write(self._first)
@@ -204,7 +209,8 @@ class _Dialled(PeerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._greeted and exc is not None and (refused := refusal_of(exc)) is not None:
-            self.refused, self.unwelcome = refused, refused.message
+            self.refused = refused
+            self.unwelcome = refused.message
             self.lose(refused.message)
         super().connection_lost(exc)
         self._connections.pop(self, None)

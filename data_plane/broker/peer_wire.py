@@ -192,9 +192,11 @@ class Incoming:
         if wanted > size or (size > _KEPT_BYTES and max(wanted, arrived) <= _SMALL_BYTES):
             other = bytearray(max(wanted, _SMALL_BYTES))
             other[:arrived] = self._view[start : self._end]
-            self._buffer, self._view = other, memoryview(other)
+            self._buffer = other
+            self._view = memoryview(other)
         elif arrived and start + wanted <= size:
             return
         elif arrived:
             self._view[:arrived] = bytes(self._view[start : self._end])
-        self._start, self._end = 0, arrived
+        self._start = 0
+        self._end = arrived

@@ -39,7 +39,8 @@ class QuickSyncs:
         if ms >= STALL_MS or self._mean_ms > QUICK_MS:
             self._left = self._handed_over
             self._handed_over = min(2 * self._handed_over, HANDED_OVER_MAX)
-            self._mean_ms, self._quick = 0.0, 0
+            self._mean_ms = 0.0
+            self._quick = 0
             return
         self._quick += 1
         if self._quick >= self._handed_over:

@@ -19,7 +19,8 @@ class RealFile:
     __slots__ = ("_closed", "_fd", "_path", "_users", "_users_lock")
 
     def __init__(self, path: str, fd: int) -> None:
-        self._path, self._fd = path, fd
+        self._path = path
+        self._fd = fd
         self._closed = False
         self._users = 0
         self._users_lock = threading.Lock()

@@ -69,7 +69,9 @@ class Listener(grpc.GenericRpcHandler):
         fault: Callable[[BaseException], None],
     ) -> None:
         self._strangers = strangers
-        self._service, self._rules, self._refused_handshakes = service, rules, refused_handshakes
+        self._service = service
+        self._rules = rules
+        self._refused_handshakes = refused_handshakes
         self._internal_handshakes = handshakes
         self._handlers = Handlers(fault)
         self._turned_away = TurnedAway()

@@ -75,8 +75,10 @@ class Reader:
         failed: Callable[[StoreFault], None],
     ) -> None:
         """`expired` (a session's deadline has passed) and `failed` are called on the reader's thread."""
-        self._config, self._notices = config, notices
-        self._expired, self._failed = expired, failed
+        self._config = config
+        self._notices = notices
+        self._expired = expired
+        self._failed = failed
         self._queue: queue.SimpleQueue[Listing | weakref.ref[WatchState] | None] = queue.SimpleQueue()
         self._watches: list[weakref.ref[WatchState]] = []
         self._revision = 0

@@ -65,7 +65,9 @@ class Writer:
         self.commits = 0
         """So far; written by the thread alone."""
         self._config = config
-        self._deliver, self._committed, self._failed = deliver, committed, failed
+        self._deliver = deliver
+        self._committed = committed
+        self._failed = failed
         self._queue: queue.SimpleQueue[tuple[Operation, Answer] | None] = queue.SimpleQueue()
         self._fault: StoreFault | None = None
         self._closing = False

@@ -118,7 +118,8 @@ class _OldPeerListener(PeerListener):
 
     def __init__(self, secret: str, own: Identity, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._secret, self._own = secret, own
+        self._secret = secret
+        self._own = own
 
     def incoming(self) -> wire.Incoming:
         return OldHello()
@@ -134,7 +135,8 @@ class _Begun:
     """A connection of which the first frame was read already."""
 
     def __init__(self, connection: Connection, first: bytes) -> None:
-        self._connection, self._first = connection, [first]
+        self._connection = connection
+        self._first = [first]
 
     @property
     def peer(self) -> str:
@@ -207,7 +209,8 @@ class BothTransports:
     """The Transport port to brokers of both releases. Plain text is spoken where TLS was hung up on before a word."""
 
     def __init__(self, tls: PeerTransport, secret: str, cluster_id: str) -> None:
-        self._tls, self._plain = tls, _OldTransport(secret, cluster_id)
+        self._tls = tls
+        self._plain = _OldTransport(secret, cluster_id)
         self._old: dict[str, None] = {}
         """Addresses that took plain text last."""
 
@@ -262,7 +265,9 @@ class OldDoors:
     ) -> None:
         """By `internal` and `peer`: its addresses, and the ports of the listeners of this release. `connections_max`
         is for each old listener, as the new ones have it. Raises `OSError` when one is taken."""
-        self._secret, self._own, self._tls_ports = secret, own, tls_ports
+        self._secret = secret
+        self._own = own
+        self._tls_ports = tls_ports
         self._connections_max = connections_max
         self._server, internal_port = bind(ANY_PORT, None, connections_max, INTERNAL_CALLS_MAX)
         self._peer_socket, peer_port = bind_peers(ANY_PORT)
@@ -330,7 +335,9 @@ class _Front:
 
     def __init__(self, tls_port: int, plain_port: int, connections_max: int) -> None:
         """Beyond `connections_max` the oldest connection that has said nothing is hung up on, or else the new one."""
-        self._tls_port, self._plain_port, self._connections_max = tls_port, plain_port, connections_max
+        self._tls_port = tls_port
+        self._plain_port = plain_port
+        self._connections_max = connections_max
         self._open: dict[asyncio.StreamWriter, None] = {}
         self._silent: dict[asyncio.StreamWriter, None] = {}
         """Those that have said nothing yet, the oldest first."""

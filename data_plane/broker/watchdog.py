@@ -19,7 +19,9 @@ class Watchdog:
     """
 
     def __init__(self, bound_s: float, loop_age_s: Callable[[], float], stalled: Callable[[], None]) -> None:
-        self._bound_s, self._loop_age_s, self._stalled = bound_s, loop_age_s, stalled
+        self._bound_s = bound_s
+        self._loop_age_s = loop_age_s
+        self._stalled = stalled
         self._loop_thread = threading.get_ident()
         self._ended = threading.Event()
         self.stalls = 0

@@ -11,7 +11,8 @@ class BrokerAddresses:
 
     def __init__(self, configured: Sequence[str], remembered: Callable[[], Sequence[str]]) -> None:
         """`remembered`: brokers that were seen before, by this process or another."""
-        self._configured, self._remembered = tuple(configured), remembered
+        self._configured = tuple(configured)
+        self._remembered = remembered
         self._order = list(configured)
         self._has_remembered = False
 

@@ -18,7 +18,8 @@ class Refused(EtcdError):
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
-        self.code, self.detail = code, detail
+        self.code = code
+        self.detail = detail
 
 
 class LeaseGone(Refused):

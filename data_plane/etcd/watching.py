@@ -103,7 +103,9 @@ class _Stream:
     """A call that can be waited for with a limit: giving up a read of grpc's would end the call."""
 
     def __init__(self, call: Any, name: str, progress_s: float) -> None:
-        self._call, self._name, self._progress_s = call, name, progress_s
+        self._call = call
+        self._name = name
+        self._progress_s = progress_s
         self._reading: asyncio.Future[Any] | None = None
 
     async def send(self, request: pb.WatchRequest) -> None:

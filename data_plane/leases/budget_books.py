@@ -71,7 +71,8 @@ class BudgetBooks:
     ) -> None:
         """`budget`: as it is wanted now, None = there is none. `stored`: what the record says of it."""
         self.term = term
-        self._budget, self._stored = budget, stored
+        self._budget = budget
+        self._stored = stored
         self._books: dict[BudgetKey, _Book] = {}
         self._swept_ms = float("-inf")
 

@@ -106,7 +106,9 @@ class BudgetHolder:
     ) -> None:
         """`budget` and `stored` by the broker's own image. `brokers`: how many are registered."""
         self._holder = holder
-        self._budget, self._stored, self._brokers = budget, stored, brokers
+        self._budget = budget
+        self._stored = stored
+        self._brokers = brokers
         self._own: dict[BudgetKey, _Own] = {}
         self._registration = self._sequence = 0
         self.hurried = False

@@ -55,8 +55,11 @@ class LeaseCoordinator:
     ) -> None:
         """`limit`: 0 = there is none, and nothing is granted. `safe_share`: a broker's part of a limit while it cannot
         reach the coordinator."""
-        self._terms, self.epoch, self._began_ms = terms, epoch, began_ms
-        self._limit, self._safe_share = limit, safe_share
+        self._terms = terms
+        self.epoch = epoch
+        self._began_ms = began_ms
+        self._limit = limit
+        self._safe_share = safe_share
         self._accounts: dict[BrokerId, _Account] = {}
         self._holders: dict[LimitKey, dict[BrokerId, None]] = {}
         """Who has an entry for a limit."""

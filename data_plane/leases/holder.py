@@ -33,7 +33,8 @@ class LeaseHolder:
     """All leases of one broker. A request is sent as soon as it is made, one at a time."""
 
     def __init__(self, holder: BrokerId, terms: Terms) -> None:
-        self._holder, self.terms = holder, terms
+        self._holder = holder
+        self.terms = terms
         self._epoch = self._registration = 0
         self._sequence = self._answered = 0
         self._leases: dict[LimitKey, _Lease] = {}
@@ -66,9 +67,13 @@ class LeaseHolder:
             self._leases.clear()
         elif epoch == self._epoch:
             return False
-        self._epoch, self._registration = epoch, registration
-        self._answered, self._sent, self._owes = 0, None, True
-        self._heard_ms, self._round_failed = float("-inf"), False
+        self._epoch = epoch
+        self._registration = registration
+        self._answered = 0
+        self._sent = None
+        self._owes = True
+        self._heard_ms = float("-inf")
+        self._round_failed = False
         self._said.clear()
         self._round.clear()
         for lease in self._leases.values():
@@ -156,7 +161,8 @@ class LeaseHolder:
         if now_ms - sent_ms > self.terms.answer_ms:
             return False
         self._sent = None
-        self._answered, self._heard_ms = request.sequence, sent_ms
+        self._answered = request.sequence
+        self._heard_ms = sent_ms
         if not request.partial:
             self._said = dict.fromkeys(request.wishes)
         for key, wish in request.wishes.items():
@@ -170,4 +176,5 @@ class LeaseHolder:
     def unanswered(self, request: Request) -> None:
         """No answer came in time, or a refusal: an answer that still comes counts for nothing."""
         if self._sent is not None and self._sent[0] == request.sequence:
-            self._sent, self._round_failed = None, True
+            self._sent = None
+            self._round_failed = True

@@ -40,8 +40,13 @@ class Appender:
         self.settings = settings
         self.end_offset = end_offset
         self.name = str(segments.where)
-        self._segments, self._derived, self._sealing = segments, derived, sealing
-        self._tail, self._pending, self._damage, self._birth = tail, pending, damage, birth
+        self._segments = segments
+        self._derived = derived
+        self._sealing = sealing
+        self._tail = tail
+        self._pending = pending
+        self._damage = damage
+        self._birth = birth
 
     @property
     def settings(self) -> TopicSettings:

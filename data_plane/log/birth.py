@@ -18,8 +18,11 @@ class Birth:
     def __init__(
         self, disk: Disk, directory: str, identity: Identity, *, made: bool = False, durable: bool = False
     ) -> None:
-        self._disk, self._directory, self._identity = disk, directory, identity
-        self.made, self.durable = made, durable
+        self._disk = disk
+        self._directory = directory
+        self._identity = identity
+        self.made = made
+        self.durable = durable
         self._file: File | None = None
         """Open from the write to the sync (RL126), and as long as steps that name it may still be synced."""
         self._begun = 0

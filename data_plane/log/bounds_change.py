@@ -27,8 +27,14 @@ class BoundsChange:
         reader: LogReader, pending: PendingWrites, appender: Appender, *, birth: Birth,
     ) -> None:  # fmt: skip
         self._birth = birth
-        self._segments, self._seals, self._derived, self._sealing = segments, seals, derived, sealing
-        self._tail, self._reader, self._pending, self._appender = tail, reader, pending, appender
+        self._segments = segments
+        self._seals = seals
+        self._derived = derived
+        self._sealing = sealing
+        self._tail = tail
+        self._reader = reader
+        self._pending = pending
+        self._appender = appender
         self._offset = 0
         self._state = NOTHING_KNOWN
 

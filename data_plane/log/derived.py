@@ -61,8 +61,10 @@ class DerivedState:
     """The state at `offset`, and how to get back to an earlier one."""
 
     def __init__(self, disk: Disk, directory: str, segments: Segments, seals: SealFile) -> None:
-        self._disk, self._directory = disk, directory
-        self._segments, self._seals = segments, seals
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._seals = seals
         self.epochs = LeaderEpochs()
         self.written_epoch = NO_EPOCH
         """The last one, if the file has it, so that a batch looks nowhere else. A leader's epoch is written with its
@@ -148,7 +150,8 @@ class DerivedState:
         first = self._segments.all[0].base_offset if self._segments.all else end_offset
         if self._snapshots:
             snapshot = self._snapshots[-1]
-            self.producers, self.last_accepted_ms = snapshot.producers.copy(), snapshot.last_accepted_ms
+            self.producers = snapshot.producers.copy()
+            self.last_accepted_ms = snapshot.last_accepted_ms
             self.odometer, at = self._decoded(snapshot.odometer), snapshot.offset
         else:
             self.producers = self._start.table(first)

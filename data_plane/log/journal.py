@@ -114,7 +114,8 @@ class Journal:
                 sequence += 1
         if small:
             buffers.append(b"".join(small))
-        self._last_sequence, self._next_sequence = sequence - 1, sequence
+        self._last_sequence = sequence - 1
+        self._next_sequence = sequence
         position = self._position
         self._position += length
         self._since_checkpoint += length

@@ -17,8 +17,12 @@ class OwnFiles:
         self, birth: Birth, segments: Segments, seals: SealFile, derived: DerivedState, sealing: Sealing,
         pending: PendingWrites,
     ) -> None:  # fmt: skip
-        self._birth, self._segments, self._seals, self._derived = birth, segments, seals, derived
-        self._sealing, self._pending = sealing, pending
+        self._birth = birth
+        self._segments = segments
+        self._seals = seals
+        self._derived = derived
+        self._sealing = sealing
+        self._pending = pending
         self._checkpoint: LogFlush | None = None
         self.closed = False
 

@@ -64,7 +64,9 @@ class PartitionLog:
         self.replica_generation = identity.replica_generation
         self.log_start_offset = bounds.log_start
         self.high_watermark = bounds.high_watermark
-        self._segments, self._seals, self._derived = segments, seals, derived
+        self._segments = segments
+        self._seals = seals
+        self._derived = derived
         self._sealing = Sealing(seals, identity.where)
         self._tail = Tail(tail)
         self._reader = LogReader(segments, self._tail, bounds.damage)

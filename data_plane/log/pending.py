@@ -44,9 +44,11 @@ class PendingWrites:
         seals: SealFile,
         durable_end: int,
     ) -> None:
-        self._where, self._replica_generation = where, replica_generation
+        self._where = where
+        self._replica_generation = replica_generation
         self._birth = birth
-        self._segments, self._seals = segments, seals
+        self._segments = segments
+        self._seals = seals
         self.durable_end = durable_end
         self.truncations = 0
         self.change: JournalPiece | None = None
@@ -136,7 +138,9 @@ class PendingWrites:
             self._where, self._replica_generation, high_watermark, log_end, first, tuple(pieces),
             self.truncations, flushes, bool(first) and not flushes,
         )  # fmt: skip
-        self._pieces, self._run, self._flush_needed = [], None, False
+        self._pieces = []
+        self._run = None
+        self._flush_needed = False
         return unsynced
 
     def mark_durable(self, unsynced: Unsynced) -> int:

@@ -38,7 +38,8 @@ class LogReader:
 
     def __init__(self, segments: Segments, tail: Tail, damage: list[DamagedRange]) -> None:
         self.name = str(segments.where)
-        self._segments, self._tail = segments, tail
+        self._segments = segments
+        self._tail = tail
         self.damage = damage
 
     def read(self, offset: int, end_offset: int, bytes_max: int) -> Slice | ColdRead:

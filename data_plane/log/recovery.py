@@ -165,7 +165,9 @@ class _Files:
     """The files of one log while the journal is replayed over them."""
 
     def __init__(self, disk: Disk, directory: str, identity: Identity) -> None:
-        self._disk, self._directory, self._identity = disk, directory, identity
+        self._disk = disk
+        self._directory = directory
+        self._identity = identity
         self._open: dict[str, File] = {}
 
     def file(self, base: int, suffix: str) -> File:

@@ -44,9 +44,11 @@ class ClockGuard:
             self._jumped_at = None
             return now_ms
         if self._jumped_at is None or abs(ahead - self._jumped_ms) > _DRIFT_MS:
-            self._jumped_at, self._jumped_ms = monotonic_ms, ahead
+            self._jumped_at = monotonic_ms
+            self._jumped_ms = ahead
         elif monotonic_ms - self._jumped_at >= self._guard_ms:
-            self._ahead_ms, self._jumped_at = ahead, None
+            self._ahead_ms = ahead
+            self._jumped_at = None
             return now_ms
         return int(monotonic_ms + self._ahead_ms)
 

@@ -46,11 +46,17 @@ class SegmentCheck:
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self.files: tuple[File, File] = (segment.stamps, segment.data)
-        self.end_offset, self.last_checksum = segment.end_offset, segment.last_checksum
+        self.end_offset = segment.end_offset
+        self.last_checksum = segment.last_checksum
         self.damage: DamagedRange | None = None
-        self._seed, self._count, self._path = segment.seed, segment.stamp_count, segment.data.path
-        self._number, self._offset, self._position = 0, segment.base_offset, 0
-        self._stamps, self._batches = hashlib.sha256(), hashlib.sha256()
+        self._seed = segment.seed
+        self._count = segment.stamp_count
+        self._path = segment.data.path
+        self._number = 0
+        self._offset = segment.base_offset
+        self._position = 0
+        self._stamps = hashlib.sha256()
+        self._batches = hashlib.sha256()
 
     @property
     def done(self) -> bool:
@@ -79,7 +85,8 @@ class SegmentCheck:
                 return self._bad(stamp.base_offset, stamp.end_offset, str(error))
             self._stamps.update(block[at : at + STAMP_BYTES])
             self._batches.update(batch)
-            self._offset, self._position = stamp.end_offset, stamp.position + stamp.size
+            self._offset = stamp.end_offset
+            self._position = stamp.position + stamp.size
             self._number += 1
             read += len(batch)
             at += STAMP_BYTES
@@ -100,7 +107,8 @@ class LogScrub:
     """What was read back of one log."""
 
     def __init__(self, segments: Segments, reader: LogReader) -> None:
-        self._segments, self._reader = segments, reader
+        self._segments = segments
+        self._reader = reader
         self._path = f"{segments.directory}/{layout.SCRUBBED_FILE}"
         self._found: dict[int, Finding] | None = None
 

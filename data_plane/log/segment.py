@@ -61,7 +61,10 @@ class Segment:
         base_offset: int,
         interval_bytes: int,
     ) -> None:
-        self.disk, self.directory, self.where, self.seed = disk, directory, where, seed
+        self.disk = disk
+        self.directory = directory
+        self.where = where
+        self.seed = seed
         self.base_offset = self.end_offset = base_offset
         self.interval_bytes = interval_bytes
         self.size = self.stamp_count = self.first_accepted_ms = self.last_accepted_ms = self.last_checksum = 0
@@ -184,7 +187,8 @@ class Segment:
         except Unreadable as error:
             found = error.damage
             self._rewind_over_damage(number)
-        self.size, self.end_offset = position, end_offset
+        self.size = position
+        self.end_offset = end_offset
         self.disk.remove(self.path(layout.INDEX_SUFFIX))
         self._indexed_count = 0
         self.writes += 1
@@ -201,7 +205,9 @@ class Segment:
                 highest = self._header_at(stamp.position).max_timestamp
             except CorruptBatch:
                 highest = -1
-            self.stamp_count, self.end_offset, self.size = at, stamp.base_offset, stamp.position
+            self.stamp_count = at
+            self.end_offset = stamp.base_offset
+            self.size = stamp.position
             self.note(stamp.end_offset, stamp.size, stamp.accepted_ms, stamp.leader_epoch, highest, 0)
         self.stamp_count = number
         self.first_accepted_ms, self.first_epoch = began
@@ -220,8 +226,10 @@ class Segment:
                 self.max_timestamp = max(self.max_timestamp, self._header_at(found.position).max_timestamp)
             except CorruptBatch:
                 continue
-        self.size, self.end_offset = last.position + last.size, last.end_offset
-        self.last_accepted_ms, self.last_epoch = last.accepted_ms, last.leader_epoch
+        self.size = last.position + last.size
+        self.end_offset = last.end_offset
+        self.last_accepted_ms = last.accepted_ms
+        self.last_epoch = last.leader_epoch
         self.last_checksum = sidecar.checksum_of(self.stamps_block(number - 1, number))
 
     def reset(self) -> None:
@@ -233,7 +241,9 @@ class Segment:
 
     def skip_damage(self, number: int, end_offset: int, position: int) -> None:
         """Stamps up to `number` are bad: go on behind them, at `end_offset` and `position`."""
-        self.stamp_count, self.end_offset, self.size = number, end_offset, position
+        self.stamp_count = number
+        self.end_offset = end_offset
+        self.size = position
 
     def truncation_point(self, offset: int) -> tuple[int, int, int]:
         """(stamps that stay, bytes that stay, end offset) when everything from `offset` on goes: whole batches only.
@@ -307,11 +317,17 @@ class Segment:
         block = self.stamps_block(number - 1, number)
         if not sidecar.intact(block, 0, self.seed) or sidecar.checksum_of(block) != summary.last_checksum:
             return False
-        self.end_offset, self.size, self.stamp_count = summary.end_offset, summary.size, number
-        self.first_accepted_ms, self.last_accepted_ms = summary.first_accepted_ms, summary.last_accepted_ms
-        self.max_timestamp, self.last_checksum = summary.max_timestamp, summary.last_checksum
-        self.first_epoch, self.last_epoch = summary.first_epoch, summary.last_epoch
-        self._index, self._indexed_count = index, number
+        self.end_offset = summary.end_offset
+        self.size = summary.size
+        self.stamp_count = number
+        self.first_accepted_ms = summary.first_accepted_ms
+        self.last_accepted_ms = summary.last_accepted_ms
+        self.max_timestamp = summary.max_timestamp
+        self.last_checksum = summary.last_checksum
+        self.first_epoch = summary.first_epoch
+        self.last_epoch = summary.last_epoch
+        self._index = index
+        self._indexed_count = number
         return True
 
     def _load_index(self) -> tuple[SegmentSummary, SegmentIndex] | None:

@@ -37,7 +37,9 @@ class Segments:
     """All segments of one log, oldest first; the last one is active."""
 
     def __init__(self, disk: Disk, directory: str, where: TopicPartition, index_interval_bytes: int) -> None:
-        self.disk, self.directory, self.where = disk, directory, where
+        self.disk = disk
+        self.directory = directory
+        self.where = where
         self.seed = stamp_seed(where)
         self.index_interval_bytes = index_interval_bytes
         self.all: list[Segment] = []

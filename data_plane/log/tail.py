@@ -81,7 +81,8 @@ class Tail:
     def clear(self) -> None:
         """Forget everything: the log was truncated."""
         self._budget.give_back(self._cost)
-        self._bases, self._entries = [], []
+        self._bases = []
+        self._entries = []
         self._head = self._cost = 0
         self.generation += 1
 

@@ -18,7 +18,10 @@ class LogUsage:
     def __init__(
         self, segments: Segments, derived: DerivedState, seals: SealFile, sealing: Sealing, reader: LogReader
     ) -> None:
-        self._segments, self._derived, self._seals, self._sealing = segments, derived, seals, sealing
+        self._segments = segments
+        self._derived = derived
+        self._seals = seals
+        self._sealing = sealing
         self._reader = reader
 
     @property

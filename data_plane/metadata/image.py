@@ -324,12 +324,14 @@ class ClusterImage:
             where, generation = _loss_of(rest)
             self.losses.setdefault(where, {})[generation] = LossRecord.decode(value)
         elif kind == "controller":
-            self.controller, self.controller_epoch = broker_records.ControllerRecord.decode(value), revision
+            self.controller = broker_records.ControllerRecord.decode(value)
+            self.controller_epoch = revision
         elif kind == "cluster":
             self.cluster_id = broker_records.ClusterRecord.decode(value).cluster_id
             self.cluster_revision = revision
         elif kind == "features":
-            self.level, self.features_revision = FeaturesRecord.decode(value).level, revision
+            self.level = FeaturesRecord.decode(value).level
+            self.features_revision = revision
         elif kind == "versions":
             self.versions[BrokerId(int(rest))] = VersionRecord.decode(value)
 
@@ -401,11 +403,14 @@ class ClusterImage:
             if not self.losses.get(where):
                 self.losses.pop(where, None)
         elif kind == "controller":
-            self.controller, self.controller_epoch = None, 0
+            self.controller = None
+            self.controller_epoch = 0
         elif kind == "cluster":
-            self.cluster_id, self.cluster_revision = "", 0
+            self.cluster_id = ""
+            self.cluster_revision = 0
         elif kind == "features":
-            self.level, self.features_revision = 1, 0
+            self.level = 1
+            self.features_revision = 0
         elif kind == "versions":
             self.versions.pop(BrokerId(int(rest)), None)
 

@@ -23,7 +23,8 @@ class _Open:
     def __init__(self, now_ms: int) -> None:
         self.calls: dict[str, int] = {}
         """By connection: how many of the principal's are open on it."""
-        self.since_ms, self.gained_ms = now_ms, 0
+        self.since_ms = now_ms
+        self.gained_ms = 0
 
     def advance(self, now_ms: int) -> None:
         self.gained_ms += len(self.calls) * max(0, min(now_ms - self.since_ms, LOOK_MS_MAX))

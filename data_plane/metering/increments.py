@@ -115,7 +115,8 @@ class RequestTally:
     __slots__ = ("bad", "latencies", "operation", "tenant", "valid")
 
     def __init__(self, tenant: TenantId, operation: str) -> None:
-        self.tenant, self.operation = tenant, operation
+        self.tenant = tenant
+        self.operation = operation
         self.valid = self.bad = 0
         self.latencies: dict[int, int] = {}
         """Of good answers, by the buckets of `penstock.rules.latency_buckets`."""

@@ -35,7 +35,9 @@ class RetainedOdometer:
     def _begin(self, minute: int, monotonic_ms: float, size_bytes: int, replicas: int) -> None:
         self.since = self.until = minute
         self.byte_minutes = self.replicated_byte_minutes = 0
-        self._looked_ms, self._size, self._replicas = monotonic_ms, size_bytes, replicas
+        self._looked_ms = monotonic_ms
+        self._size = size_bytes
+        self._replicas = replicas
 
     def look(self, now_ms: int, monotonic_ms: float, size_bytes: int, replicas: int) -> None:
         """The partition's size and number of replicas now. Within the same minute nothing is noted."""
@@ -51,4 +53,6 @@ class RetainedOdometer:
         self.until = minute
         self.byte_minutes += passed * size
         self.replicated_byte_minutes = replicated
-        self._looked_ms, self._size, self._replicas = monotonic_ms, size_bytes, replicas
+        self._looked_ms = monotonic_ms
+        self._size = size_bytes
+        self._replicas = replicas

@@ -76,11 +76,13 @@ class BrokerNode:
         notices: Notices,
         rules: AccessRules | None = None,
     ) -> None:
-        self.config, self.stats = config, NodeStats()
+        self.config = config
+        self.stats = NodeStats()
         self._environment = Environment(
             config=config, clock=clock, rng=rng, transport=transport, disk=disk, stats=self.stats
         )
-        self._notices, self._rules = notices, rules
+        self._notices = notices
+        self._rules = rules
         self.store_witness = StoreWitness(disk, notices.store_refused)
         self._untrusted_store, self._store = store, TrustedStore(store, self.store_witness)
         self.view = MetadataView(self._store, config.timings)

@@ -28,9 +28,12 @@ class Conditions:
         step_aside: StepAside,
         image: ClusterImage,
     ) -> None:
-        self._config, self._replicas, self._log_directory = config, replicas, log_directory
+        self._config = config
+        self._replicas = replicas
+        self._log_directory = log_directory
         self._control = control
-        self._retention, self._step_aside = retention, step_aside
+        self._retention = retention
+        self._step_aside = step_aside
         self._image = image
 
     def by_kind(self) -> dict[str, str]:

@@ -46,7 +46,8 @@ class CallFailed(Exception):
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code = code
+        self.message = message
 
 
 class Connection(Protocol):

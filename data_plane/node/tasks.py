@@ -50,7 +50,8 @@ class Turn:
     """What one turn of the event loop may take. Before more is done than fits, other ready work has its turn."""
 
     def __init__(self, clock: Clock, rng: Rng) -> None:
-        self._clock, self._rng = clock, rng
+        self._clock = clock
+        self._rng = rng
         self._began_ms = clock.monotonic_ms()
 
     @property
@@ -99,7 +100,8 @@ class _Parts(Generic[_T]):
     """A class, because mypyc compiles no async generators."""
 
     def __init__(self, items: Sequence[_T], at_once: int) -> None:
-        self._items, self._at_once = items, at_once
+        self._items = items
+        self._at_once = at_once
         self._next = 0
 
     def __aiter__(self) -> AsyncIterator[Sequence[_T]]:

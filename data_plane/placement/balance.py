@@ -183,7 +183,10 @@ class _Evening:
         where: Mapping[int, Location],
         moves_max: int,
     ) -> None:
-        self._state, self._members, self._where, self._moves_max = state, members, where, moves_max
+        self._state = state
+        self._members = members
+        self._where = where
+        self._moves_max = moves_max
         self._sums = {number: state.sums[number] for number in members}
         mine = [index for index, p in enumerate(state.partitions) if p.within == cell]
         self._mine = mine

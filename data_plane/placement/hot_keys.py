@@ -89,7 +89,8 @@ class _Kept:
     __slots__ = ("messages", "size")
 
     def __init__(self, size: int, messages: float) -> None:
-        self.size, self.messages = size, messages
+        self.size = size
+        self.messages = messages
 
 
 class _Followed:
@@ -115,7 +116,8 @@ class _Followed:
         # What the producer sent before the partition was followed is not among what was counted.
         since = min(1.0, (now_ms - self.began_ms) / max(1, report.over_ms))
         believed = min(report.messages * since, max(0.0, self.took - self.believed))
-        self.end_offset, self.at_ms = end_offset, now_ms
+        self.end_offset = end_offset
+        self.at_ms = now_ms
         if not report.messages or believed <= 0:
             return
         self.believed += believed

@@ -154,7 +154,10 @@ class _Filling:
         bounds: _Bounds,
         draw: bytes,
     ) -> None:
-        self._partitions, self._where, self._draw, self._turn = partitions, where, draw, 0
+        self._partitions = partitions
+        self._where = where
+        self._draw = draw
+        self._turn = 0
         self._loads = pressure.storing(active)
         self.quotas = dict.fromkeys(self._loads, 0)
         self.in_zone: Counter[str] = Counter()

@@ -162,7 +162,8 @@ class FollowerState:
     def open(self, handle: int, position: Position) -> Open:
         """Ask for pushes from `position`. `handle` must be new on the stream; others are ignored."""
         invariant(position.durable_end_offset <= position.log_end_offset, "what is durable has been written")
-        self.phase, self.handle = Phase.OPENING, handle
+        self.phase = Phase.OPENING
+        self.handle = handle
         return Open(
             handle=handle,
             leader_epoch=self.leader_epoch,

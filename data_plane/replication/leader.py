@@ -237,8 +237,11 @@ class LeaderState:
             mark > before,
             self._look,
         )
-        self._begin_epoch, self._unsynced_bytes, self._push = NO_EPOCH, 0, False
-        self._look, self._ends_moved = Look.UNNEEDED, False
+        self._begin_epoch = NO_EPOCH
+        self._unsynced_bytes = 0
+        self._push = False
+        self._look = Look.UNNEEDED
+        self._ends_moved = False
         return effects
 
     @property

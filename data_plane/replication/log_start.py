@@ -51,7 +51,8 @@ class AgreedStart:
     __slots__ = ("_since_ms", "agreed", "recorded", "wanted")
 
     def __init__(self, record: PartitionRecord, log_start: int, now_ms: float) -> None:
-        self.wanted, self.agreed = beginning(record, log_start), UNKNOWN_START
+        self.wanted = beginning(record, log_start)
+        self.agreed = UNKNOWN_START
         self.recorded = record.log_start
         """What the record said when this epoch began."""
         self._since_ms = now_ms
@@ -72,7 +73,8 @@ class AgreedStart:
         """Take in what the record and the replicas that may lead next say now."""
         reached = reached_by_all(self.wanted, recorded=recorded, starts=starts)
         if reached > self.agreed:
-            self.agreed, self._since_ms = reached, now_ms
+            self.agreed = reached
+            self._since_ms = now_ms
 
     def is_due(self, now_ms: float) -> bool:
         """Has this leader waited so long that the start goes into the record?"""

@@ -51,7 +51,8 @@ class FollowerProgress:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.mark_ms)
         else:
             return
-        self.mark_end, self.mark_ms = leader_end, now_ms
+        self.mark_end = leader_end
+        self.mark_ms = now_ms
 
     def lag(self, broker: BrokerId, end: int, leader_end: int, now_ms: float, in_sync: bool) -> FollowerLag:
         """How far it is behind the leader by `end`, its end that counts."""

@@ -73,8 +73,11 @@ class StorageBooks:
         `counted`: all partitions of these tenants that count, those without a leader too.
         """
         self.epoch = epoch
-        self._began_ms, self._learn_ms = began_ms, learn_ms
-        self._limit, self._tenant_of, self._counted = limit, tenant_of, counted
+        self._began_ms = began_ms
+        self._learn_ms = learn_ms
+        self._limit = limit
+        self._tenant_of = tenant_of
+        self._counted = counted
         self._accounts: dict[TenantId, _Account] = {}
         self._whole: dict[BrokerId, int] = {}
         """Registration under which each broker has reported all that it leads."""

@@ -64,7 +64,10 @@ class ChangingTopic:
     """
 
     def __init__(self, cluster: SimCluster, watcher: Watcher, history: History, client: ClientOf) -> None:
-        self._cluster, self._watcher, self._history, self._client_of = cluster, watcher, history, client
+        self._cluster = cluster
+        self._watcher = watcher
+        self._history = history
+        self._client_of = client
         self._rng = random.Random(f"{cluster.plan.seed}/changing topic")
         self._clients: list[tuple[Process, WireClient]] = []
         self._generation = 0
@@ -160,7 +163,8 @@ class ChangingTopic:
             self._history.names[where] = f"{_TOPIC.name}-{partition} of {where.topic_id.hex()[:4]}"
         process, client = self._client_of("p", self.topic)
         producer = WireProducer(client, _PRODUCER, self.topic.partitions)
-        self._clients, self.producers = [(process, client)], [producer]
+        self._clients = [(process, client)]
+        self.producers = [producer]
         self._cluster.loop.spawn(process, producer.run())
         process, client = self._client_of("r", self.topic)
         self._clients.append((process, client))
@@ -175,7 +179,8 @@ class ChangingTopic:
             for batch in self._history.sent:
                 if batch.producer == client.name:
                     batch.resolve(Outcome.UNKNOWN, self._cluster.loop.time())
-        self._clients, self.producers = [], []
+        self._clients = []
+        self.producers = []
 
     def _note(self, what: str, about: str) -> None:
         self._cluster.timeline.note("operator", what, about)

@@ -13,7 +13,9 @@ class SimClock:
         self, loop: SimLoop, *, skew_ms: int = 0, rate: float = 1.0, monotonic_start_ms: float = 0.0
     ) -> None:
         self._loop = loop
-        self._skew_ms, self._rate, self._start_ms = skew_ms, rate, monotonic_start_ms
+        self._skew_ms = skew_ms
+        self._rate = rate
+        self._start_ms = monotonic_start_ms
 
     def now_ms(self) -> int:
         """Wall clock, ms since 1970 UTC."""

@@ -127,7 +127,9 @@ class SimCluster:
     """All brokers of one simulation, and the only one who starts and stops them."""
 
     def __init__(self, loop: SimLoop, plan: Plan, timeline: Timeline) -> None:
-        self.loop, self.plan, self.timeline = loop, plan, timeline
+        self.loop = loop
+        self.plan = plan
+        self.timeline = timeline
         self.network = Network(loop, plan.seed, plan.network)
         self.chances = Chances(plan.seed)
         self.store = SimulatedStore(random.Random(f"{plan.seed}/store"), plan.store)

@@ -25,7 +25,8 @@ class StreamRefused(ConnectionLost):
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code = code
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +84,12 @@ class Endpoint:
         self, network: Network, process: Process, host: str, *, peer: str, peer_host: str,
         accept: Accept | None = None,
     ) -> None:  # fmt: skip
-        self._network, self._accept = network, accept
-        self.process, self.host, self.peer, self.peer_host = process, host, peer, peer_host
+        self._network = network
+        self._accept = accept
+        self.process = process
+        self.host = host
+        self.peer = peer
+        self.peer_host = peer_host
         self.peer_end: Endpoint | None = None
         """The other end; None while the opening has not arrived."""
         self.on_gone: Callable[[], None] | None = None

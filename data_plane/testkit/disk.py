@@ -77,7 +77,9 @@ class SimFile:
     __slots__ = ("_disk", "_open", "_path", "appended", "inode")
 
     def __init__(self, disk: "SimDisk", path: str, inode: Inode, *, appended: bool = False) -> None:
-        self._disk, self._path, self.inode = disk, path, inode
+        self._disk = disk
+        self._path = path
+        self.inode = inode
         self.appended = appended
         self._open = True
 

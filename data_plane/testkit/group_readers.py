@@ -61,9 +61,13 @@ class GroupReaders:
     def __init__(
         self, cluster: SimCluster, topic: str, partitions: int, rng: random.Random, *, first_host: int = 0
     ) -> None:
-        self._cluster, self._loop, self._rng = cluster, cluster.loop, rng
-        self._topic, self._partitions = topic, partitions
-        self._clients, self._first_host = 0, first_host
+        self._cluster = cluster
+        self._loop = cluster.loop
+        self._rng = rng
+        self._topic = topic
+        self._partitions = partitions
+        self._clients = 0
+        self._first_host = first_host
         self.members: list[Member] = []
         self.life = Life()
         self.reached: Counter[Activity] = Counter()
@@ -246,7 +250,8 @@ class _WatchedPartitions:
     """The partitions of a member's consumer; notes where one is read again from its beginning."""
 
     def __init__(self, consumer: ConsumerCore, life: Life) -> None:
-        self._consumer, self._life = consumer, life
+        self._consumer = consumer
+        self._life = life
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ class SentBatch:
 
     def resolve(self, outcome: Outcome, now_s: float) -> None:
         if self.outcome is Outcome.PENDING:
-            self.outcome, self.ended_s = outcome, now_s
+            self.outcome = outcome
+            self.ended_s = now_s
 
     @property
     def maybe_applied(self) -> bool:

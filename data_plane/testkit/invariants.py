@@ -33,7 +33,8 @@ class InvariantViolated(Exception):
 
     def __init__(self, invariant: Invariant, explanation: str) -> None:
         super().__init__(f"{invariant.name} ({invariant.value}): {explanation}")
-        self.invariant, self.explanation = invariant, explanation
+        self.invariant = invariant
+        self.explanation = explanation
 
     @property
     def name(self) -> str:

@@ -362,7 +362,9 @@ class Medium:
     def power_cut(self, rng: random.Random) -> None:
         """The power goes: something legal survives, everything else is gone. Open files lead nowhere."""
         left = self.after_cut(self.random_choice(rng))
-        self.root, self.pending, self.holder = left.root, [], None
+        self.root = left.root
+        self.pending = []
+        self.holder = None
 
     def random_choice(self, rng: random.Random) -> CutChoice:
         """One legal outcome of a cut: often an extreme, for those find the most."""

@@ -17,7 +17,8 @@ class Nemesis:
     """`run` strikes until it is cancombinationed; what is still on then is undone by `SimCluster.heal`."""
 
     def __init__(self, cluster: SimCluster, watcher: Watcher, reached: ReachedTable) -> None:
-        self._cluster, self._reached = cluster, reached
+        self._cluster = cluster
+        self._reached = reached
         self._plan = cluster.plan
         self._rng = random.Random(f"{cluster.plan.seed}/nemesis")
         self.promise = Promise(cluster, watcher)

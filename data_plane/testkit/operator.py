@@ -17,7 +17,8 @@ class Operator:
     """`run` acts until it is cancelled. What it began goes on by itself."""
 
     def __init__(self, cluster: SimCluster, watcher: Watcher) -> None:
-        self._cluster, self._watcher = cluster, watcher
+        self._cluster = cluster
+        self._watcher = watcher
         self._rng = random.Random(f"{cluster.plan.seed}/operator")
         self.asked: Counter[str] = Counter()
 

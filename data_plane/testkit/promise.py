@@ -34,7 +34,8 @@ class Promise:
     """Knows which replicas lost what they acknowledged, and which faults the others can still bear."""
 
     def __init__(self, cluster: SimCluster, watcher: Watcher) -> None:
-        self._cluster, self._watcher = cluster, watcher
+        self._cluster = cluster
+        self._watcher = watcher
         self._lossy: dict[tuple[SimBroker, TopicPartition], int] = {}
         """Replicas that lost what they acknowledged, with the life of the broker in which they did."""
         self._astray: dict[SimBroker, None] = {}

@@ -20,7 +20,8 @@ class Chances:
 
     def __init__(self, seed: str | int, *, on_chance: float = 0.5, taken_chance_max: float = 0.2) -> None:
         self._random = random.Random(f"{seed}/chances")
-        self._on_chance, self._taken_chance_max = on_chance, taken_chance_max
+        self._on_chance = on_chance
+        self._taken_chance_max = taken_chance_max
         self._taken_chance: dict[str, float] = {}
         self.reached: dict[str, Reached] = {}
         self.enabled = True

@@ -97,7 +97,9 @@ class SdkProducer:
     """One process with the SDK's producer. Each message is one entry of the history."""
 
     def __init__(self, client: WireClient, plan: ProducerPlan, partitions: int) -> None:
-        self._client, self._plan, self._partitions = client, plan, partitions
+        self._client = client
+        self._plan = plan
+        self._partitions = partitions
         self._pending: dict[SentBatch, None] = {}
         self._orders = [0] * partitions
         self._sending = False
@@ -188,7 +190,8 @@ class SdkConsumer:
 
     def __init__(self, client: WireClient, zone: str | None = None) -> None:
         """`zone`: where it says that it is."""
-        self._client, self._zone = client, zone
+        self._client = client
+        self._zone = zone
         self._next: dict[int, int] = {}
 
     async def run(self) -> None:

@@ -97,8 +97,12 @@ class _Search:
         until: float,
     ) -> None:
         self._run = run
-        self.plan, self.result, self.runs = plan, failed, 0
-        self._violated, self._runs_max, self._until = failed.violated, runs_max, until
+        self.plan = plan
+        self.result = failed
+        self.runs = 0
+        self._violated = failed.violated
+        self._runs_max = runs_max
+        self._until = until
 
     def _try(self, plan: Plan) -> bool:
         """Keep the plan if its run breaks the same invariant."""
@@ -108,7 +112,8 @@ class _Search:
         (answer,) = run_forked(self._run, [plan], jobs=1, wall_s_max=RUN_WALL_S_MAX)
         if answer.result is None or answer.result.violated != self._violated:
             return False
-        self.plan, self.result = plan, answer.result
+        self.plan = plan
+        self.result = answer.result
         return True
 
     def leave_out_faults(self) -> None:

@@ -20,7 +20,8 @@ class StepWatch:
     """Knows what each broker is doing now. Sees rolls and cuts through the disk hook."""
 
     def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
-        self._cluster, self._rng = cluster, rng
+        self._cluster = cluster
+        self._rng = rng
         self._rolled: dict[SimBroker, str] = {}
         """Brokers that created a segment's file, until its directory is synced."""
         self._armed: tuple[Step, Callable[[SimBroker], bool]] | None = None
@@ -150,7 +151,10 @@ class Provoker:
         spares: Callable[[str, SimBroker], bool],
     ) -> None:
         """`kill` kills a broker if that is within the promise; `spares` is asked before a broker is hurt."""
-        self._cluster, self._rng, self._kill, self._spares = cluster, rng, kill, spares
+        self._cluster = cluster
+        self._rng = rng
+        self._kill = kill
+        self._spares = spares
 
     async def provoke(self, step: Step | None) -> None:
         """Begin what leads to the step, if one is given; it comes about soon after."""

@@ -132,7 +132,8 @@ class SimulatedStore:
     def go_back(self, revision: int) -> None:
         """Be what was true at `revision`, as if restored from a backup, until `come_forward`. Sessions are lost."""
         self._set_aside = (self._values, self.history, self.revision)
-        self.history, self.revision = self.history[:revision], revision
+        self.history = self.history[:revision]
+        self.revision = revision
         self._values = {}
         for batch in self.history:
             for event in batch.events:

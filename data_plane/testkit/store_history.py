@@ -81,7 +81,9 @@ class RecordingStore:
     """A MetaStore that writes a `StoreHistory`."""
 
     def __init__(self, store: MetaStore, client: str, history: StoreHistory) -> None:
-        self._store, self._client, self._history = store, client, history
+        self._store = store
+        self._client = client
+        self._history = history
 
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
         record = TxnRecord(self._client, self._history.now(), tuple(compares), tuple(changes))
@@ -123,7 +125,8 @@ class RecordingStore:
 
 class _Check:
     def __init__(self, history: StoreHistory, witness: Sequence[WatchBatch]) -> None:
-        self._history, self._witness = history, witness
+        self._history = history
+        self._witness = witness
         self._found: list[str] = []
         self._by_revision = {batch.revision: batch for batch in witness}
         self._versions: dict[str, list[tuple[int, bytes | None]]] = {}

@@ -32,7 +32,8 @@ class StoredLog:
     """One partition's files on one medium, as readers see them now."""
 
     def __init__(self, medium: Medium, where: TopicPartition) -> None:
-        self._medium, self._path = medium, partition_directory(where)
+        self._medium = medium
+        self._path = partition_directory(where)
 
     def batches(self, start: int, end: int) -> Iterator[StoredBatch]:
         """Batches that hold offsets from `start` up to `end`, in order, as far as they are there."""

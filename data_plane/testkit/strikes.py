@@ -22,7 +22,9 @@ class Strikes:
     """Faults that end do so by themselves; what is still on when `over` is set is undone by `SimCluster.heal`."""
 
     def __init__(self, cluster: SimCluster, promise: Promise, rng: random.Random) -> None:
-        self._cluster, self._promise, self._rng = cluster, promise, rng
+        self._cluster = cluster
+        self._promise = promise
+        self._rng = rng
         self._store_usual = replace(cluster.plan.store)
         self.over = False
         """No fault begins or ends any more."""

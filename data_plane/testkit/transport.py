@@ -33,8 +33,11 @@ class SimTransport:
         self, network: Network, process: Process, host: str, *, identity: Identity | None = None,
         authorization: str = "",
     ) -> None:  # fmt: skip
-        self._network, self._process, self._host = network, process, host
-        self._identity, self._authorization = identity, authorization
+        self._network = network
+        self._process = process
+        self._host = host
+        self._identity = identity
+        self._authorization = authorization
 
     async def connect(
         self, address: str, method: str, timeout_ms: int, meant: BrokerId | None = None

@@ -53,7 +53,8 @@ class Stopper:
     """Stops one broker cleanly after the other, whatever else befalls them meanwhile."""
 
     def __init__(self, cluster: SimCluster, watcher: Watcher) -> None:
-        self._cluster, self._watcher = cluster, watcher
+        self._cluster = cluster
+        self._watcher = watcher
         self._rng = random.Random(f"{cluster.plan.seed}/stopper")
         self.reached: Counter[Activity] = Counter()
         self.over = asyncio.Event()

@@ -67,7 +67,8 @@ class Watcher:
 
     def __init__(self, cluster: SimCluster, damaged: Callable[[SimBroker, TopicPartition], bool]) -> None:
         """`damaged`: whether a fault has spoilt the replica's files; it is then no evidence of what is committed."""
-        self._cluster, self.damaged = cluster, damaged
+        self._cluster = cluster
+        self.damaged = damaged
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self.records: dict[TopicPartition, PartitionRecord] = {}
         """The truth in the store, whatever brokers believe."""

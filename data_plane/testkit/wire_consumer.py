@@ -32,7 +32,9 @@ class WireConsumer:
     """One consuming process; `until` set = it stops at those offsets."""
 
     def __init__(self, client: WireClient, partitions: int, *, restless: bool) -> None:
-        self._client, self._partitions, self._restless = client, partitions, restless
+        self._client = client
+        self._partitions = partitions
+        self._restless = restless
         self.positions = [_Position() for _ in range(partitions)]
 
     async def run(self) -> None:

@@ -44,7 +44,8 @@ class WireProducer:
     """One producing process."""
 
     def __init__(self, client: WireClient, plan: ProducerPlan, partitions: int) -> None:
-        self._client, self._plan = client, plan
+        self._client = client
+        self._plan = plan
         self._senders = [_Sender(client, plan, partition) for partition in range(partitions)]
         self._made = 0
         self.stopping = False
@@ -82,7 +83,9 @@ class _Sender:
     """The batches of one producer to one partition, in order."""
 
     def __init__(self, client: WireClient, plan: ProducerPlan, partition: int) -> None:
-        self._client, self._plan, self._partition = client, plan, partition
+        self._client = client
+        self._plan = plan
+        self._partition = partition
         self._where = client.where(partition)
         self.pending: deque[SentBatch] = deque()
         """Unresolved, oldest first."""
@@ -286,7 +289,8 @@ class _Sender:
         if response.error:
             self._client.note_refusal(response.error)
             return False
-        self._producer_id, self._epoch = response.producer_id, response.producer_epoch
+        self._producer_id = response.producer_id
+        self._epoch = response.producer_epoch
         self._next_sequence = 0
         self._numbered.clear()
         self._answered.clear()

@@ -14,7 +14,8 @@ class Line:
 
     def __init__(self) -> None:
         self._waiting: dict[Wake, None] = {}
-        self._waited_ms, self._since_ms = 0.0, 0.0
+        self._waited_ms = 0.0
+        self._since_ms = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -47,7 +47,8 @@ class Pace:
         """`burst_ms`, `stored_max`: see `allow_burst`."""
         invariant(bytes_per_s >= 1, "a pace lets something through")
         self.bytes_per_s = bytes_per_s
-        self._burst_ms, self._stored_max = burst_ms, stored_max
+        self._burst_ms = burst_ms
+        self._stored_max = stored_max
         self._burst = max(bytes_per_s * burst_ms / 1000, stored_max)
         self.let_in = 0
         """Bytes let in so far: the position of the next batch."""
@@ -62,7 +63,8 @@ class Pace:
         """The topic that it is of; empty: of all."""
         self.line = Line()
         """Who waits until everything has passed, before they let more in."""
-        self._hoped_bytes_per_s, self._hopes_until_ms = 0, float("-inf")
+        self._hoped_bytes_per_s = 0
+        self._hopes_until_ms = float("-inf")
         self._passed = self._burst
         """Bytes that could have passed, at most a burst ahead of what was let in."""
         self._at_ms = float("-inf")
@@ -95,7 +97,8 @@ class Pace:
         which the rate fills while nothing is let in."""
         if (burst_ms, stored_max) != (self._burst_ms, self._stored_max):
             self._go_on(now_ms)
-            self._burst_ms, self._stored_max = burst_ms, stored_max
+            self._burst_ms = burst_ms
+            self._stored_max = stored_max
             self._burst = max(self.bytes_per_s * burst_ms / 1000, stored_max)
             self._go_on(now_ms)
 
@@ -106,7 +109,8 @@ class Pace:
 
     def hope(self, bytes_per_s: int, until_ms: float) -> None:
         """Until then refuse only what would be refused at this rate: the own one is about to be another one."""
-        self._hoped_bytes_per_s, self._hopes_until_ms = bytes_per_s, until_ms
+        self._hoped_bytes_per_s = bytes_per_s
+        self._hopes_until_ms = until_ms
 
     def clears_in_ms(self, now_ms: float) -> float:
         """Until everything let in has passed; 0 = it has."""

@@ -29,7 +29,8 @@ class Spare:
 
     def __init__(self, work: Use) -> None:
         """`work`: of everything that tenants do."""
-        self._work, self.asked = work, Use()
+        self._work = work
+        self.asked = Use()
         """`asked`: of their questions."""
         self.beats = Use()
         """Of the signs of life of their groups' members, which are no questions."""

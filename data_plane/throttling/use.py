@@ -22,7 +22,8 @@ class Use:
         self._used: dict[TenantId, tuple[float, float]] = {}
         """Milliseconds used, as they stood at that time."""
         self._all = self._taken = (0.0, 0.0)
-        self._working, self._looked_ms = 0, float("-inf")
+        self._working = 0
+        self._looked_ms = float("-inf")
 
     def charge(self, tenant: TenantId, spent_ms: float, now_ms: float, took_ms: float = 0.0) -> None:
         """The tenant has just used so much. `took_ms`: how long that took, where it waited for a processor too."""

@@ -34,7 +34,8 @@ class GrpcTransport:
     def __init__(self, settings: ConnectionSettings, random: Random) -> None:
         for address in settings.bootstrap:
             require_protected(address, settings.ca_file)
-        self._settings, self._random = settings, random
+        self._settings = settings
+        self._random = random
         self._channels: ChannelPool[Any] = ChannelPool(self._made)
 
     async def connect(self, address: str, method: str, timeout_ms: int) -> "GrpcConnection":
@@ -105,7 +106,9 @@ class GrpcConnection:
     """Keeps `penstock.transport.port.Connection` over one grpc.aio call."""
 
     def __init__(self, call: Any, address: str, request_id: str) -> None:
-        self._call, self._address, self._request_id = call, address, request_id
+        self._call = call
+        self._address = address
+        self._request_id = request_id
 
     async def send(self, frame: bytes) -> None:
         try:

@@ -62,7 +62,8 @@ class Consumer:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
         self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
-        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
         self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
         self._kept_loop_ms = 0.0

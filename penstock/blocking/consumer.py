@@ -57,7 +57,8 @@ class Consumer:
         self._lock = runtime.lock
         with runtime.lock:
             self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
-        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
         self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
         self._polled = PolledMessages()

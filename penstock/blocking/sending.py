@@ -29,7 +29,9 @@ class MessageSender:
     )
 
     def __init__(self, runtime: Runtime, core: ProducerCore, serializer: MessageSerializer) -> None:
-        self._runtime, self._core, self._serializer = runtime, core, serializer
+        self._runtime = runtime
+        self._core = core
+        self._serializer = serializer
         self._client_core: ClientCore = runtime.core
         self._accumulator = core.accumulator
         self._lock = runtime.lock

@@ -38,7 +38,10 @@ class Work:
         self, rest: RestClient, ids: dict[str, str], timeout: float, new_keys: NewKeys | None = None
     ) -> None:
         self.done: list[Change] = []
-        self._rest, self._ids, self._timeout, self._new_keys = rest, ids, timeout, new_keys
+        self._rest = rest
+        self._ids = ids
+        self._timeout = timeout
+        self._new_keys = new_keys
 
     def run(self, changes: Sequence[Change], bar: Bar) -> None:
         """Raises what the service answers first."""

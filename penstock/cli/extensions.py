@@ -26,7 +26,8 @@ class Absent(Exception):
 
     def __init__(self, path: Sequence[str], missing_module: str) -> None:
         super().__init__(f"penstock {' '.join(path)} needs {missing_module}")
-        self.path, self.missing_module = tuple(path), missing_module
+        self.path = tuple(path)
+        self.missing_module = missing_module
 
     def refusal(self) -> ServerPartMissing:
         """The message for the user."""

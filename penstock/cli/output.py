@@ -84,7 +84,8 @@ class Bar:
     """A progress bar that shows on a terminal only."""
 
     def __init__(self, progress: Progress | None, task: Any) -> None:
-        self._progress, self._task = progress, task
+        self._progress = progress
+        self._task = task
 
     def to(self, completed: float, note: str = "") -> None:
         """Move to `completed`, in the unit of the bar's total."""

@@ -121,7 +121,9 @@ class _Sending:
     """
 
     def __init__(self, fields: _Fields, timeout: float, *, show: bool) -> None:
-        self._fields, self._timeout, self._show = fields, timeout, show
+        self._fields = fields
+        self._timeout = timeout
+        self._show = show
         self._outstanding: deque[tuple[Delivery, Item]] = deque()
         self._failure: PenstockError | None = None
         self._started = time.monotonic()

@@ -395,7 +395,9 @@ class ClientCore:
         )
 
     def _start_refresh(self, now: float) -> None:
-        self._refresh_wanted, self._refreshing, self._refreshed_at = False, True, now
+        self._refresh_wanted = False
+        self._refreshing = True
+        self._refreshed_at = now
 
         def over(error: PenstockError, now: float) -> None:
             self._refreshing = False

@@ -72,7 +72,8 @@ class MessageBatch:
     partition: int
 
     def __init__(self, topic: str, partition: int, columns: Columns) -> None:
-        self.topic, self.partition = topic, partition
+        self.topic = topic
+        self.partition = partition
         self._columns = columns
 
     def __len__(self) -> int:

@@ -45,7 +45,8 @@ class MetadataWatches:
         self._changed_at = 0.0
 
     def topics_changed(self, topics: tuple[str, ...], now: float) -> None:
-        self._topics, self._changed_at = topics, now
+        self._topics = topics
+        self._changed_at = now
 
     def step(self, now: float) -> None:
         for watch in self._watches:

@@ -43,7 +43,8 @@ class Outage:
             _log.warning("penstock: connected, but not by these addresses: %s", each_of(self._failures))
         self._known = True
         if self._since is not None:
-            self._since, self._logged = None, False
+            self._since = None
+            self._logged = False
             self._failures.clear()
         return ended
 

@@ -29,7 +29,9 @@ class MessageSerializer:
     def __init__(
         self, value: Serializer[Any] | None, key: Serializer[Any] | None, new_id: Callable[[], str] | None
     ) -> None:
-        self._value, self._key, self._new_id = value, key, new_id
+        self._value = value
+        self._key = key
+        self._new_id = new_id
         self.adds = value is not None or key is not None or new_id is not None
         """Whether a message that is bytes already is changed too."""
         self._content_type = None if value is None else (CONTENT_TYPE, value.content_type.encode())

@@ -15,7 +15,9 @@ class Backoff:
     __slots__ = ("_first_ms", "_longest_ms", "_random")
 
     def __init__(self, first_ms: float, longest_ms: float, random: Random) -> None:
-        self._first_ms, self._longest_ms, self._random = first_ms, longest_ms, random
+        self._first_ms = first_ms
+        self._longest_ms = longest_ms
+        self._random = random
 
     def delay_ms(self, failures: int) -> float:
         """How long to wait after `failures` failures in a row (1 = the first)."""

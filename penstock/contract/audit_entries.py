@@ -76,7 +76,9 @@ class ChainCheck:
 
     def __init__(self, tenant: str | None = None, sequence: int = 0, previous: str = NO_HASH) -> None:
         """The next entry is `sequence` + 1 and follows `previous`; `tenant` None: that of the first entry."""
-        self.tenant, self.sequence, self.hash = tenant, sequence, previous
+        self.tenant = tenant
+        self.sequence = sequence
+        self.hash = previous
 
     def problem(self, entry: Any) -> str:
         """What is wrong with the next entry, which has the names of HASHED, `previous_hash`, `hash`, and the facts.
@@ -103,5 +105,7 @@ class ChainCheck:
         for name in ("outcome", "times", "object_kind", "object_name"):
             if entry[name] != getattr(read, name):
                 return f"{name} is not what the hashed fields say"
-        self.tenant, self.sequence, self.hash = entry["tenant"], entry["sequence"], entry["hash"]
+        self.tenant = entry["tenant"]
+        self.sequence = entry["sequence"]
+        self.hash = entry["hash"]
         return ""

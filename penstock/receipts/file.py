@@ -103,8 +103,11 @@ class ReceiptsFile:
         self._numbers = {topic_id: number for number, topic_id in enumerate(content.topics)}
         self._names = content.topics
         self._spans = content.spans
-        self._end, self._crc = content.end, content.crc
-        self._seal, self._seal_crc, self._sealed_topics = HEADER_BYTES, 0, 0
+        self._end = content.end
+        self._crc = content.crc
+        self._seal = HEADER_BYTES
+        self._seal_crc = 0
+        self._sealed_topics = 0
         if not data:
             self._file_id = os.urandom(FILE_ID_BYTES)
             self._rewrite()
@@ -168,7 +171,8 @@ class ReceiptsFile:
         self._write(self._fd, data, self._end)
         self._torn = False
         self._end += len(data)
-        self._crc, self._numbers = crc, numbers
+        self._crc = crc
+        self._numbers = numbers
         self._names.update((topic_id, name) for _, topic_id, name in new)
         self._spans.merge(spans)
 
@@ -233,8 +237,10 @@ class ReceiptsFile:
                 _remove(new_path)
             raise
         os.close(self._fd)
-        self._fd, self._renamed = fd, True
-        self._end, self._crc = self._seal + len(records), crc
+        self._fd = fd
+        self._renamed = True
+        self._end = self._seal + len(records)
+        self._crc = crc
         self._torn = self._doubtful = False
         self._plan()
 

@@ -187,7 +187,8 @@ class ReceiptsKeeper:
                 spans = Spans()
             if self._unsynced and (closing or _now_ms() - self._synced_at >= SYNC_MS):
                 self._file.sync()
-                self._unsynced, self._synced_at = False, _now_ms()
+                self._unsynced = False
+                self._synced_at = _now_ms()
         except OSError as error:
             self._refused(spans, error)
         else:

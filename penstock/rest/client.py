@@ -93,7 +93,9 @@ class RestClient:
             raise ConfigurationError(
                 "api_url: no address of the control plane; pass api_url=, set PENSTOCK_API_URL, or name a profile"
             )
-        self._api_key, self._tenant, self._timeout_s = api_key, tenant, timeout_s
+        self._api_key = api_key
+        self._tenant = tenant
+        self._timeout_s = timeout_s
         self._reach_s = reach_s
         parts = urlsplit(api_url)
         try:
@@ -369,7 +371,8 @@ class RestClient:
         with self._lock:
             if self._pid != os.getpid():
                 # The parent goes on using these; closing our copies does not end its connections.
-                self._idle, self._pid = [], os.getpid()
+                self._idle = []
+                self._pid = os.getpid()
             while self._idle:
                 connection = self._idle.pop()
                 if connection.sock is not None and not _has_news(connection):

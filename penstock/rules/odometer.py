@@ -212,8 +212,11 @@ class Odometer:
         """
         last = seals[-1]
         self = cls(last.end_offset)
-        self.last_accepted_ms, self.first_accepted_ms = last.last_accepted_ms, last.first_accepted_ms
-        self.segment_base, self.batch_count, self.size = last.base_offset, last.batch_count, last.size
+        self.last_accepted_ms = last.last_accepted_ms
+        self.first_accepted_ms = last.first_accepted_ms
+        self.segment_base = last.base_offset
+        self.batch_count = last.batch_count
+        self.size = last.size
         self._set_totals(last.totals)
         self._before = last.before
         self._segment_rows = {(row.minute, row.principal): [row.messages, row.bytes] for row in last.rows}
@@ -233,11 +236,9 @@ class Odometer:
 
     def _set_totals(self, totals: Totals) -> None:
         numbers = totals.as_tuple()
-        self._committed, self._aborted, self._control = (
-            list(numbers[:2]),
-            list(numbers[2:4]),
-            list(numbers[4:]),
-        )
+        self._committed = list(numbers[:2])
+        self._aborted = list(numbers[2:4])
+        self._control = list(numbers[4:])
 
     def seal(self, where: TopicPartition, digest: bytes, log_generation: int = 0) -> Seal:
         """Seal of the segment of the last batch. Ask before the first batch of the next segment is applied."""

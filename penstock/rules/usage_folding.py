@@ -49,7 +49,8 @@ class UsageFold:
     ) -> None:
         invariant(odometer.end_offset <= start_offset <= end_offset, "a fold begins at or before its range")
         self.odometer = odometer
-        self._start, self._end = start_offset, end_offset
+        self._start = start_offset
+        self._end = end_offset
         self._wanted = frozenset((start_offset, end_offset, *wanted))
         self._marks: dict[int, Mark] = {}
         self._day: date | None = None

@@ -11,7 +11,8 @@ class ConnectionLost(Exception):
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
-        self.message, self.code = message, code
+        self.message = message
+        self.code = code
 
 
 class CallFailed(Exception):
@@ -19,7 +20,8 @@ class CallFailed(Exception):
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code = code
+        self.message = message
 
 
 class Connection(Protocol):

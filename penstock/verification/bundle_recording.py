@@ -22,7 +22,8 @@ class RecordedDocuments:
     """`proving.Documents` that are written as they come."""
 
     def __init__(self, documents: Documents, writer: BundleWriter) -> None:
-        self._documents, self._writer = documents, writer
+        self._documents = documents
+        self._writer = writer
         self._shown: Any = None
         self._evidence: dict[str, Any] = {}
         self._chain: Sequence[Mapping[str, Any]] | None = None
@@ -52,7 +53,8 @@ class RecordedReads:
     """`proving.Reads` whose answers are written as they come."""
 
     def __init__(self, reads: Reads, writer: BundleWriter) -> None:
-        self._reads, self._writer = reads, writer
+        self._reads = reads
+        self._writer = writer
         self._topics: dict[bytes, LiveTopic] | None = None
         self._commitments: Commitments | None = None
 

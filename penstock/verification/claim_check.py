@@ -30,9 +30,12 @@ class ClaimCheck:
     def __init__(
         self, claim: PartitionClaim, fold: UsageFold, finding: PartitionFinding, *, period_end_ms: int
     ) -> None:
-        self._claim, self._fold, self.finding = claim, fold, finding
+        self._claim = claim
+        self._fold = fold
+        self.finding = finding
         self._period_end_ms = period_end_ms
-        self._first, self._end = claim.first_offset, claim.end_offset
+        self._first = claim.first_offset
+        self._end = claim.end_offset
         self.relative_from: int | None = None
         """Batches were counted from here, and the totals below are not known."""
         self.log_starts_at = 0

@@ -147,7 +147,9 @@ class _Bounds:
         before: Mapping[TopicPartition, CutEnd] | None,
         lost: Collection[TopicPartition],
     ) -> None:
-        self._invoice, self._before, self._lost = invoice, before, lost
+        self._invoice = invoice
+        self._before = before
+        self._lost = lost
         self._partitions = Counter(reading.topic_id for reading in invoice.cut.readings)
         self._parts: dict[str, list[BilledPartition]] = defaultdict(list)
         for part in invoice.partitions:

@@ -46,8 +46,10 @@ class PartitionCheck:
         asked for. Times are ms UTC, the period is half open.
         """
         self._claim = claim
-        self._first, self._end = claim.first_offset, claim.end_offset
-        self._period_start_ms, self._period_end_ms = period_start_ms, period_end_ms
+        self._first = claim.first_offset
+        self._end = claim.end_offset
+        self._period_start_ms = period_start_ms
+        self._period_end_ms = period_end_ms
         self._seals = {seal.base_offset: seal for seal in seals}
         self._seed = stamp_seed(claim.where)
         before = [seal for seal in self._seals.values() if seal.end_offset <= self._first]

@@ -170,7 +170,10 @@ class _PartitionCheck:
     def __init__(
         self, name: str, ranges: Sequence[AcknowledgedRange], parts: Sequence[BilledPart], complete: bool
     ) -> None:
-        self._name, self._ranges, self._parts, self._complete = name, ranges, parts, complete
+        self._name = name
+        self._ranges = ranges
+        self._parts = parts
+        self._complete = complete
         self._lost = _union(lost for part in parts for lost in part.lost)
         self._twice: list[Interval] = []
         """Offsets that were acknowledged more than once: there sums say nothing."""

@@ -184,7 +184,8 @@ class _Deadline:
     """
 
     def __init__(self) -> None:
-        self._late, self._opened = False, list[socket.socket]()
+        self._late = False
+        self._opened = list[socket.socket]()
         self._timer = threading.Timer(TIMEOUT_S, self._end)
         self._timer.daemon = True
         self._timer.start()
@@ -236,7 +237,8 @@ class _Http(urllib.request.HTTPHandler):
 class _Https(urllib.request.HTTPSHandler):
     def __init__(self, deadline: _Deadline, context: ssl.SSLContext) -> None:
         super().__init__(context=context)
-        self._deadline, self._with = deadline, context
+        self._deadline = deadline
+        self._with = context
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         kind = partial(http.client.HTTPSConnection, context=self._with)

@@ -61,7 +61,9 @@ class Telling:
     """A store that notes what it was asked for, and is away while it is told so."""
 
     def __init__(self, inner: OwnStore) -> None:
-        self.inner, self.asked, self.away = inner, 0, False
+        self.inner = inner
+        self.asked = 0
+        self.away = False
 
     def count(self, name: str, window_s: float) -> tuple[int, float]:
         self.asked += 1

@@ -55,7 +55,8 @@ class Database:
     """Counts statements about leases, and is away when it is told to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked, self.away = 0, False
+        self.asked = 0
+        self.away = False
         self._execute = actions.execute
         monkeypatch.setattr(actions, "execute", self.execute)
 
@@ -111,7 +112,8 @@ class Round:
     """A scheduler with one task, which notes what it sends, and that task's look."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.works, self.looked = False, 0
+        self.works = False
+        self.looked = 0
         self.broken: Exception | None = None
         self.sent: list[str] = []
         self.now_s = 100.0

@@ -79,7 +79,8 @@ class Caller:
     """A configuration for one of the two servers, and that server's real clients."""
 
     def __init__(self, folder: Path, server: str, port: int, tls: ServerTls | None) -> None:
-        self.server, self.tls = server, tls
+        self.server = server
+        self.tls = tls
         values = json.loads(write(folder, "sqlite:////nowhere").read_text())
         if server == "postgresql":
             values["database_url"] = f"postgresql://penstock@{HOST}:{port}/postgres"

@@ -15,7 +15,8 @@ class Asked(Worker):
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
-        self.state, self._error = "ready", error
+        self.state = "ready"
+        self._error = error
 
     def gauges(self) -> dict[str, float]:
         raise self._error
@@ -26,7 +27,9 @@ class Counted(Worker):
 
     def __init__(self, **raises: Any) -> None:
         super().__init__()
-        self.state, self.looks, self._error = "ready", 0, raises.get("error")
+        self.state = "ready"
+        self.looks = 0
+        self._error = raises.get("error")
 
     def gauges(self) -> dict[str, float]:
         self.looks += 1

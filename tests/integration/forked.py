@@ -28,7 +28,9 @@ class ForkedProcess:
     """A process, used as a `subprocess.Popen` is: nothing else gets its id before its status was asked for."""
 
     def __init__(self, source: "_Source", pid: int, module: str) -> None:
-        self._source, self.pid, self._module = source, pid, module
+        self._source = source
+        self.pid = pid
+        self._module = module
         self._status: int | None = None
 
     def poll(self) -> int | None:

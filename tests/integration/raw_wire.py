@@ -41,7 +41,9 @@ class Refused(Exception):
 
     def __init__(self, code: ErrorCode | None, status: grpc.StatusCode | None, message: str) -> None:
         super().__init__(f"{status}, {code!r}: {message}")
-        self.code, self.status, self.message = code, status, message
+        self.code = code
+        self.status = status
+        self.message = message
 
 
 def with_key(api_key: str) -> Metadata:

@@ -109,7 +109,8 @@ class _Finder(ast.NodeVisitor):
 
     def __init__(self, file: str, source: str, known: Signatures) -> None:
         self.found: list[Mutant] = []
-        self._file, self._known = file, known
+        self._file = file
+        self._known = known
         self._raw = source.encode()
         self._lines = self._raw.splitlines(keepends=True)
         self._starts = [0]

@@ -56,7 +56,8 @@ class Copy:
 
     def __init__(self, root: Path, folder: Path, server: "subprocess.Popen[str]") -> None:
         self.root = root
-        self._folder, self._server = folder, server
+        self._folder = folder
+        self._server = server
         self._reach: dict[str, Reached] = {}
         self._marks = ""
 

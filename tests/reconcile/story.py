@@ -72,7 +72,8 @@ class Brokers:
     """They answer cuts from the logs; now and then a partition has no leader. What they say comes into `__usage`."""
 
     def __init__(self, random: Random, customers: list[Customer]) -> None:
-        self._random, self._customers = random, customers
+        self._random = random
+        self._customers = customers
 
     def cut(self, cut: str, tenant: str, end_ms: int, **_: Any) -> admin.CutResponse:
         ends = [

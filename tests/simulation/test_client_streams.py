@@ -43,7 +43,8 @@ class Streams:
         self.where = period.where("orders")
         leader = period.leader(self.where)
         assert leader is not None and leader.node is not None
-        self.address, self.node = leader.client_address, leader.node
+        self.address = leader.client_address
+        self.node = leader.node
         process = period.loop.process("a client of streams")
         self._transport = SimTransport(
             period.cluster.network, process, "c0", authorization=f"Bearer {period.cluster.api_key}"
@@ -121,7 +122,8 @@ class Producing:
     """One produce stream."""
 
     def __init__(self, streams: Streams, endpoint: Endpoint) -> None:
-        self._streams, self.endpoint = streams, endpoint
+        self._streams = streams
+        self.endpoint = endpoint
         self.credit = 0
         self.results: list[pb.ProduceResult] = []
 
@@ -155,7 +157,8 @@ class Consuming:
     """One consume stream."""
 
     def __init__(self, streams: Streams, endpoint: Endpoint) -> None:
-        self._streams, self.endpoint = streams, endpoint
+        self._streams = streams
+        self.endpoint = endpoint
         self.offsets: dict[tuple[int, int], list[int]] = {}
         """(handle, generation) -> base offsets of the batches that were pushed."""
         self.errors: list[tuple[int, int]] = []

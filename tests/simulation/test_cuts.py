@@ -48,7 +48,9 @@ class Period:
         )
         self.loop = SimLoop(seed, put_off_chance=plan.put_off_chance, time_limit_s=TIME_LIMIT_S)
         self.timeline = Timeline(self.loop.time)
-        self._newest_id, self._newest_end_ms, self._before_ms = "", 0, 0
+        self._newest_id = ""
+        self._newest_end_ms = 0
+        self._before_ms = 0
 
     def run(self, story: Callable[["Period"], Any]) -> None:
         async def told() -> None:

@@ -67,7 +67,8 @@ class Doubtful:
     """A metadata store whose next transactions are not answered: `applied` tells whether they hold all the same."""
 
     def __init__(self, store: Any, *, applied: list[bool]) -> None:
-        self._store, self.applied = store, applied
+        self._store = store
+        self.applied = applied
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -153,7 +153,8 @@ class Elsewhere:
     """A metadata store in which the partition's record, or its whole block, is gone."""
 
     def __init__(self, store: Any, lacking: str) -> None:
-        self._store, self._lacking = store, lacking
+        self._store = store
+        self._lacking = lacking
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -57,7 +57,9 @@ class Story:
     """One producer that sends to all partitions alike, and some that send to the hot one alone."""
 
     def __init__(self, period: Period, hot_producers: int) -> None:
-        self.period, self.hot_producers, self.seen = period, hot_producers, Seen()
+        self.period = period
+        self.hot_producers = hot_producers
+        self.seen = Seen()
         self._done = 0
 
     async def run(self) -> None:

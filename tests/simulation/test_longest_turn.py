@@ -178,7 +178,8 @@ class World:
 
     async def longest_turn(self, work: Callable[["World"], Awaitable[None]]) -> int:
         """Lines of the broker's longest turn while the work is done."""
-        self.longest, self._before = 0, self.lines.run
+        self.longest = 0
+        self._before = self.lines.run
         self.loop.on_step = self._stepped
         self.lines.start()
         try:

@@ -154,7 +154,8 @@ class Loop:
 
     def __init__(self, kind: str, where: Path) -> None:
         make, size_mib = FILE_SYSTEMS[kind]
-        self._image, self.root = where / f"{kind}.image", where / kind
+        self._image = where / f"{kind}.image"
+        self.root = where / kind
         self.root.mkdir()
         with self._image.open("wb") as image:
             image.truncate(size_mib << 20)

@@ -26,7 +26,9 @@ class Used:
     """What the streams of a tenant take at each broker, as much as they are given."""
 
     def __init__(self, shared: Shared, limit: str) -> None:
-        self.shared, self.limit, self.total = shared, limit, 0
+        self.shared = shared
+        self.limit = limit
+        self.total = 0
         self.tasks: list[asyncio.Task[None]] = []
 
     def begin(self, node: Any) -> None:

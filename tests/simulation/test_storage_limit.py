@@ -46,7 +46,9 @@ class Sender:
     ) -> None:
         self.acknowledged: list[bytes] = []
         self.errors: list[PenstockError] = []
-        self._name, self._timeout_ms, self._partitions = name, timeout_ms, partitions
+        self._name = name
+        self._timeout_ms = timeout_ms
+        self._partitions = partitions
         self._most = most
         process = period.loop.process(f"sender to {name}")
         period.loop.spawn(process, self._run(client_of(period, process, key)))

@@ -43,7 +43,8 @@ class Pipeline:
     """Folds records that a test made up, and reads what came of them."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
+        self.spark = spark
+        self.folder = folder
         self.catalog = Catalog(folder)
 
     def fold(

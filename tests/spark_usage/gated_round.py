@@ -43,7 +43,9 @@ class GatedPipeline(Pipeline):
 
     def __init__(self, chosen: configuration.Configuration, out: Path, gate: Path) -> None:
         super().__init__(chosen)
-        self._chosen, self._out, self._gate = chosen, out, gate
+        self._chosen = chosen
+        self._out = out
+        self._gate = gate
 
     def round(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
         def watched(line: str) -> None:

@@ -101,7 +101,9 @@ class Writer:
     """One boot of a broker: numbers its records."""
 
     def __init__(self, broker: int = 1, boot: str = "boot-1") -> None:
-        self.broker, self.boot, self.sequence = broker, boot, 0
+        self.broker = broker
+        self.boot = boot
+        self.sequence = 0
 
     def record(self, *readings: pb.Reading, made_ms: int = 0, **parts: Any) -> bytes:
         self.sequence += 1

@@ -24,7 +24,8 @@ class Sink:
 
     def __init__(self, data: Path, checksums: bool = False) -> None:
         """`checksums`: files beside the others, as Spark has them; with these Spark cannot read it."""
-        self.data, self._checksums = data, checksums
+        self.data = data
+        self._checksums = checksums
         (data / FOLDER).mkdir(parents=True)
         self._batches = 0
 

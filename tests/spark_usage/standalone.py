@@ -30,7 +30,8 @@ class StandaloneCluster:
         self._folder = folder
         folder.mkdir(parents=True)
         ports: set[int] = set()
-        self._port, self._web_port = free_port(ports), free_port(ports)
+        self._port = free_port(ports)
+        self._web_port = free_port(ports)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property

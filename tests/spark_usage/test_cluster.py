@@ -108,7 +108,8 @@ class Round:
     """A round on the cluster that stands still in its middle."""
 
     def __init__(self, folder: Path, config_file: Path, name: str) -> None:
-        self.out, self._gate = folder / "on-a-cluster", folder / f"{name}.gate"
+        self.out = folder / "on-a-cluster"
+        self._gate = folder / f"{name}.gate"
         self._gate.mkdir()
         self._output = folder / f"{name}.output"
         self._process = start(

@@ -31,7 +31,8 @@ class Aged:
     """A service whose bronze grows, is compacted and expires."""
 
     def __init__(self, pipeline: Pipeline, stored: list[Stored]) -> None:
-        self.pipeline, self.stored = pipeline, stored
+        self.pipeline = pipeline
+        self.stored = stored
         self.data = bronze.BronzeFolders(pipeline.folder).data
         self._sink = Sink(self.data)
         self._sizes = {one.partition: 0 for one in stored}

@@ -269,7 +269,9 @@ def scenarios() -> Written:
 
 class Folded:
     def __init__(self, pipeline: Pipeline, written: Written, done: Round) -> None:
-        self.pipeline, self.written, self.round = pipeline, written, done
+        self.pipeline = pipeline
+        self.written = written
+        self.round = done
 
     def rows(self, dataset: str, tenant: str, *columns: str) -> list[tuple[object, ...]]:
         found = self.pipeline.rows(dataset, "tenant", *columns)

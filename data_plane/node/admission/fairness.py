@@ -36,7 +36,9 @@ class _Line:
 
     def __init__(self, clock: Clock, stats: NodeStats, wait_ms: Callable[[TenantId], float]) -> None:
         """`wait_ms`: how long the tenant has still to wait, 0 = it may begin."""
-        self._clock, self._stats, self._wait_ms = clock, stats, wait_ms
+        self._clock = clock
+        self._stats = stats
+        self._wait_ms = wait_ms
         self.queues: dict[TenantId, _Queue] = {}
         """Only of tenants that have a waiting call."""
 
@@ -218,7 +220,10 @@ class _Charged(Generic[T]):
         charge: Callable[[float, float, float], None],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
-        self._work, self._clock, self._charge, self._pause = work, clock, charge, pause
+        self._work = work
+        self._clock = clock
+        self._charge = charge
+        self._pause = pause
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps = self._work.__await__()

@@ -42,13 +42,15 @@ class Gate:
         self._quotas = quotas
         self._attempts = Attempts()
         self._image_age_ms = image_age_ms
-        self._clock, self._stats = clock, stats
+        self._clock = clock
+        self._stats = stats
         self._open: dict[asyncio.Future[None], Principal] = {}
         """Conversations: what ends each, and whose it is."""
         self._look = asyncio.Event()
         self._calls: dict[TenantId, int] = {}
         """Open streams and calls; only tenants that have some."""
-        self._of_tenants, self._of_addresses = OpenConnections(), OpenConnections()
+        self._of_tenants = OpenConnections()
+        self._of_addresses = OpenConnections()
         self.key_use = KeyUse()
 
     @property

@@ -25,7 +25,9 @@ class Waiting:
 
     def __init__(self, connection: Connection | None, sign: Callable[[], None] | None, now_ms: float) -> None:
         """`sign` is called every `SIGN_MS`."""
-        self._connection, self._sign, self._sign_at_ms = connection, sign, now_ms + SIGN_MS
+        self._connection = connection
+        self._sign = sign
+        self._sign_at_ms = now_ms + SIGN_MS
         self.woken = asyncio.Event()
 
     def look(self, now_ms: float) -> float:
@@ -79,7 +81,8 @@ class LineTurn:
 
     def __init__(self, pace: Callable[[], Pace | None], wake: Callable[[], None]) -> None:
         """`pace`: the one there is now, None = no limit."""
-        self.pace, self._wake = pace, wake
+        self.pace = pace
+        self._wake = wake
         self._line: Line | None = None
 
     def wait_ms(self, now_ms: float) -> float | None:

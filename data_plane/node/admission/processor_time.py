@@ -45,7 +45,9 @@ class ProcessorTime:
     """All tenants' on one broker. A tenant without a limit is never looked at twice."""
 
     def __init__(self, clock: Clock, stats: NodeStats, quotas: Callable[[TenantId], TenantQuotas]) -> None:
-        self._clock, self._stats, self._quotas = clock, stats, quotas
+        self._clock = clock
+        self._stats = stats
+        self._quotas = quotas
         self._used: dict[TenantId, _Used] = {}
         """Only of tenants that have a limit."""
         self._looked_ms = float("-inf")

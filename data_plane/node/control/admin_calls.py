@@ -66,7 +66,10 @@ class AdminCalls:
     """Any broker takes them: decided from the image, settled by compare-and-set, again when the image was behind."""
 
     def __init__(self, config: NodeConfig, view: MetadataView, store: MetaStore, rng: Rng) -> None:
-        self._config, self._view, self._store, self._rng = config, view, store, rng
+        self._config = config
+        self._view = view
+        self._store = store
+        self._rng = rng
         self._one_by_one = asyncio.Lock()
         """Changes that raise a tenant's use of a limit exclude one another; here they wait instead."""
 

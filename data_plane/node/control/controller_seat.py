@@ -79,14 +79,14 @@ class ControllerSeat:
         """`ask_leaders` has leaders hand over as planned; what does not move is planned again."""
         self._ask_leaders = ask_leaders
         self._asking: asyncio.Task[None] | None = None
-        self._config, self._view, self._registration = config, view, registration
-        self._store, self._transport, self._clock, self._rng, self._stats = (
-            store,
-            transport,
-            clock,
-            rng,
-            stats,
-        )
+        self._config = config
+        self._view = view
+        self._registration = registration
+        self._store = store
+        self._transport = transport
+        self._clock = clock
+        self._rng = rng
+        self._stats = stats
         self._me = config.broker_id
         self._brokers = Suspicion(config.timings.suspicion_ms)
         """As controller: of the other brokers."""

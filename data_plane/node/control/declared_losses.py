@@ -58,9 +58,16 @@ class DeclaredLosses:
         announce: Callable[[TopicPartition, LossRecord], None],
     ) -> None:
         """`announce` is called with each loss that this broker declares."""
-        self._config, self._view, self._registration = config, view, registration
-        self._store, self._transport, self._clock, self._stats = store, transport, clock, stats
-        self._find, self._seated, self._announce = find, seated, announce
+        self._config = config
+        self._view = view
+        self._registration = registration
+        self._store = store
+        self._transport = transport
+        self._clock = clock
+        self._stats = stats
+        self._find = find
+        self._seated = seated
+        self._announce = announce
 
     @property
     def _image(self) -> ClusterImage:

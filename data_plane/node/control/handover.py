@@ -65,8 +65,13 @@ class Handover:
         replicas: ReplicaSet,
     ) -> None:
         """`reassigning` holds the partitions led here whose replicas are being changed."""
-        self._config, self._view, self._registration, self._store = config, view, registration, store
-        self._transport, self._clock, self._stats = transport, clock, stats
+        self._config = config
+        self._view = view
+        self._registration = registration
+        self._store = store
+        self._transport = transport
+        self._clock = clock
+        self._stats = stats
         self._replicas = replicas
         self._one_by_one = asyncio.Lock()
         """Of moves asked for from several sides one goes on at a time."""

@@ -36,12 +36,12 @@ class KeyUseCalls:
         near_storage: Callable[[], NearLimit | None],
     ) -> None:
         """`near_storage`: who is near its storage limit, None where this broker is not the controller."""
-        self._config, self._transport, self._clock = (
-            environment.config,
-            environment.transport,
-            environment.clock,
-        )
-        self._view, self._use, self._peppers = view, use, peppers
+        self._config = environment.config
+        self._transport = environment.transport
+        self._clock = environment.clock
+        self._view = view
+        self._use = use
+        self._peppers = peppers
         self._near_storage = near_storage
 
     def internal_calls(self) -> dict[str, CallHandler]:

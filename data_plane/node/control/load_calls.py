@@ -29,9 +29,13 @@ class LoadCalls:
         connections: Callable[[], int],
         hot_keys: HotKeyTable,
     ) -> None:
-        self._config, self._clock, self._disk = environment.config, environment.clock, environment.disk
+        self._config = environment.config
+        self._clock = environment.clock
+        self._disk = environment.disk
         self._begin_turn = environment.begin_turn
-        self._replicas, self._connections, self._hot_keys = replicas, connections, hot_keys
+        self._replicas = replicas
+        self._connections = connections
+        self._hot_keys = hot_keys
 
     async def run(self) -> None:
         """Without end."""

@@ -33,8 +33,13 @@ class PlacementCalls:
         transport: Transport,
         clock: Clock,
     ) -> None:
-        self._config, self._view, self._admin, self._replicas = config, view, admin, replicas
-        self._handover, self._transport, self._clock = handover, transport, clock
+        self._config = config
+        self._view = view
+        self._admin = admin
+        self._replicas = replicas
+        self._handover = handover
+        self._transport = transport
+        self._clock = clock
 
     async def alter_replicas(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.AlterReplicasRequest, request)

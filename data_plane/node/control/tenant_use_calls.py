@@ -32,10 +32,15 @@ class TenantUseCalls:
         groups_topic: Callable[[], TopicRecord | None],
     ) -> None:
         """`groups`: None while a partition that this broker leads is being loaded."""
-        self._config, self._transport = environment.config, environment.transport
-        self._begin_turn, self._clock = environment.begin_turn, environment.clock
-        self._view, self._replicas = view, replicas
-        self._connections, self._groups, self._groups_topic = connections, groups, groups_topic
+        self._config = environment.config
+        self._transport = environment.transport
+        self._begin_turn = environment.begin_turn
+        self._clock = environment.clock
+        self._view = view
+        self._replicas = replicas
+        self._connections = connections
+        self._groups = groups
+        self._groups_topic = groups_topic
 
     def internal_calls(self) -> dict[str, CallHandler]:
         return {DESCRIBE_TENANT_USE: self.describe}

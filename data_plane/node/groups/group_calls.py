@@ -64,8 +64,13 @@ class GroupCalls:
         refusals: LimitRefusals,
         begin_turn: Callable[[], Turn],
     ) -> None:
-        self._begin_turn, self._seats, self._refusals = begin_turn, seats, refusals
-        self._coordinators, self._view, self._gate, self._find = coordinators, view, gate, find
+        self._begin_turn = begin_turn
+        self._seats = seats
+        self._refusals = refusals
+        self._coordinators = coordinators
+        self._view = view
+        self._gate = gate
+        self._find = find
 
     def _enter(self, principal: Principal, operation: Operation, group: str) -> None:
         """Raises `InvalidRequest` for what is no name, `Forbidden` for what the key may not do to the group."""

@@ -65,9 +65,15 @@ class GroupCoordinators:
     ) -> None:
         """`advance` lets the log of a replica begin at an offset, step by step, and says whether it does."""
         self._begin_turn = begin_turn
-        self._advance, self._seats = advance, seats
-        self._view, self._find, self._retention_ms = view, find, retention_ms
-        self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
+        self._advance = advance
+        self._seats = seats
+        self._view = view
+        self._find = find
+        self._retention_ms = retention_ms
+        self._disk = disk
+        self._clock = clock
+        self._stats = stats
+        self._confident = confident
         self._led: dict[TopicPartition, GroupPartition] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._topic_known = asyncio.Event()

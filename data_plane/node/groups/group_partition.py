@@ -69,12 +69,16 @@ class GroupPartition:
         advance: Callable[[Replica, int], bool],
     ) -> None:
         """`advance` lets the log begin at an offset, step by step, and says whether it does."""
-        self.replica, self.leading = replica, leading
+        self.replica = replica
+        self.leading = leading
         self.core = Coordinator(retention_ms)
         self.serving = False
         self.failure = ""
         """Why the log could not be replayed."""
-        self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
+        self._disk = disk
+        self._clock = clock
+        self._stats = stats
+        self._confident = confident
         self._end = 0
         """Behind our last record: an answer waits until that record is committed."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []

@@ -31,7 +31,10 @@ class GroupSeats:
     def __init__(
         self, view: MetadataView, store: MetaStore, call_ms: int, begin_turn: Callable[[], Turn]
     ) -> None:
-        self._view, self._store, self._call_ms, self._begin_turn = view, store, call_ms, begin_turn
+        self._view = view
+        self._store = store
+        self._call_ms = call_ms
+        self._begin_turn = begin_turn
         self._being_made: defaultdict[tuple[TopicPartition, str], dict[str, int]] = defaultdict(dict)
         """By partition and tenant, groups that calls are making now."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

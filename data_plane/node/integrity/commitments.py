@@ -23,7 +23,10 @@ class Commitments:
     """Handler of the client listener's ReadCommitments call."""
 
     def __init__(self, gate: Gate, view: MetadataView, store: MetaStore, clock: Clock) -> None:
-        self._gate, self._view, self._store, self._clock = gate, view, store, clock
+        self._gate = gate
+        self._view = view
+        self._store = store
+        self._clock = clock
         self._budget = TokenBuckets(per_minute=CALLS_PER_MINUTE, burst=_CALLS_AT_ONCE)
 
     async def read(self, caller: Caller, request: bytes) -> bytes:

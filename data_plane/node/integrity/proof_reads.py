@@ -46,7 +46,10 @@ class ProofReads:
         clock: Clock,
         confident: Callable[[], bool],
     ) -> None:
-        self._gate, self._find, self._disk, self._clock = gate, find, disk, clock
+        self._gate = gate
+        self._find = find
+        self._disk = disk
+        self._clock = clock
         self._confident = confident
         self._budget = TokenBuckets(per_minute=KIB_PER_MINUTE, burst=KIB_AT_ONCE)
 

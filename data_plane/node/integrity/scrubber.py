@@ -68,9 +68,15 @@ class Scrubber:
         begin_turn: Callable[[], Turn],
     ) -> None:
         self._begin_turn = begin_turn
-        self._config, self._image, self._disk, self._transport = config, image, disk, transport
-        self._clock, self._stats, self._gate = clock, stats, gate
-        self._replicas, self._find = replicas.all, replicas.find
+        self._config = config
+        self._image = image
+        self._disk = disk
+        self._transport = transport
+        self._clock = clock
+        self._stats = stats
+        self._gate = gate
+        self._replicas = replicas.all
+        self._find = replicas.find
         self._changes = replicas.changes()
         self._compared: dict[TopicPartition, _Compared] = {}
 

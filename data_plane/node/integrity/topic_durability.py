@@ -19,7 +19,10 @@ class TopicDurability:
     def __init__(
         self, config: NodeConfig, view: MetadataView, transport: Transport, scrubber: Scrubber
     ) -> None:
-        self._config, self._view, self._transport, self._scrubber = config, view, transport, scrubber
+        self._config = config
+        self._view = view
+        self._transport = transport
+        self._scrubber = scrubber
 
     async def describe(self, caller: Caller, request: bytes) -> bytes:
         """Every partition of the topic; with `partitions` those, as this broker leads them. One of which nothing is

@@ -33,8 +33,10 @@ class BudgetKeeper:
     ) -> None:
         self._stats = environment.stats
         self._clock = environment.clock
-        self._view, self._registration = view, registration
-        self._holder, self._office = holder, office
+        self._view = view
+        self._registration = registration
+        self._holder = holder
+        self._office = office
         self._wake = asyncio.Event()
         self._stream = ControllerStream(environment, view, BUDGETS)
 

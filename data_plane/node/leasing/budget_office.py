@@ -30,8 +30,12 @@ class BudgetOffice:
         seated: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        self._view, self._store, self._clock, self._call_ms = view, store, clock, call_ms
-        self._seated, self._confident = seated, confident
+        self._view = view
+        self._store = store
+        self._clock = clock
+        self._call_ms = call_ms
+        self._seated = seated
+        self._confident = confident
         self._books: BudgetBooks | None = None
         self._books_begun = 0
         self._epoch = 0

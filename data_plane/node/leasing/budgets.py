@@ -38,7 +38,8 @@ class Budgets:
         registration: Registration,
         seated: Callable[[], bool],
     ) -> None:
-        self._view, self._clock = view, environment.clock
+        self._view = view
+        self._clock = environment.clock
         self._stopping: dict[TenantId, frozenset[str]] = {}
         """Budgets that refuse reads, by tenant: consumers are looked at again when one more does."""
         image = view.image

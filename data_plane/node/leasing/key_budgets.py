@@ -31,8 +31,12 @@ class KeyBudgets:
         tenant: TenantId,
         key_id: str,
     ) -> None:
-        self._image, self._holder, self._was_used, self._clock = image, holder, was_used, clock
-        self._tenant, self._key_id = tenant, key_id
+        self._image = image
+        self._holder = holder
+        self._was_used = was_used
+        self._clock = clock
+        self._tenant = tenant
+        self._key_id = key_id
 
     @property
     def any(self) -> bool:

@@ -33,8 +33,11 @@ class LeaseKeeper:
     ) -> None:
         self._stats = environment.stats
         self._clock = environment.clock
-        self._view, self._registration = view, registration
-        self._holder, self._pacing, self._office = holder, pacing, office
+        self._view = view
+        self._registration = registration
+        self._holder = holder
+        self._pacing = pacing
+        self._office = office
         self._wake = asyncio.Event()
         self._stream = ControllerStream(environment, view, LEASES)
 

@@ -23,8 +23,12 @@ class LeaseOffice:
         seated: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        self._view, self._clock, self._terms, self._pacing = view, clock, terms, pacing
-        self._seated, self._confident = seated, confident
+        self._view = view
+        self._clock = clock
+        self._terms = terms
+        self._pacing = pacing
+        self._seated = seated
+        self._confident = confident
         self._books: LeaseCoordinator | None = None
 
     @property

@@ -82,7 +82,9 @@ class Pacing:
     ) -> None:
         """`slowed`: the rate that budgets leave a limit now, 0 = they leave it as it is."""
         self._slowed = slowed
-        self._image, self._broker, self._holder = image, broker, holder
+        self._image = image
+        self._broker = broker
+        self._holder = holder
         self._paces: dict[LimitKey, _Paced] = {}
         self._active: dict[LimitKey, None] = {}
         self.begun = False

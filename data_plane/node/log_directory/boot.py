@@ -60,9 +60,14 @@ class Boot:
         now_ms: int,
         monotonic_ms: float,
     ) -> None:
-        self._disk, self._config, self._image, self._directory = disk, config, image, directory
-        self._strays, self._tail = strays, tail
-        self._now_ms, self._monotonic_ms = now_ms, monotonic_ms
+        self._disk = disk
+        self._config = config
+        self._image = image
+        self._directory = directory
+        self._strays = strays
+        self._tail = tail
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
 
     def run(self) -> Booted:
         """Raises `DiskFull`, `DiskFault`."""

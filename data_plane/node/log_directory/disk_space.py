@@ -31,7 +31,9 @@ class DiskSpace:
     """Of one log directory. `look` is called often; the texts say why something is refused, empty when it is not."""
 
     def __init__(self, config: NodeConfig, disk: Disk, quarantine: Quarantine) -> None:
-        self._config, self._disk, self._quarantine = config, disk, quarantine
+        self._config = config
+        self._disk = disk
+        self._quarantine = quarantine
         self.refuses_writes = ""
         self.read_only = ""
         self.ballast_freed = 0
@@ -85,7 +87,8 @@ class DiskSpace:
         if free >= self._lacking_free + more or self._lacking_looks >= _LOOKS_UNTIL_TRIED:
             self._lacking = ""
         if free >= soft:
-            self.refuses_writes, self._looks = "", 0
+            self.refuses_writes = ""
+            self._looks = 0
             self._keep_ballast(free - soft)
             return
         self._looks += 1

@@ -20,7 +20,8 @@ class Quarantine:
     """Those of one log directory."""
 
     def __init__(self, disk: Disk, keep_ms: int) -> None:
-        self._disk, self._keep_ms = disk, keep_ms
+        self._disk = disk
+        self._keep_ms = keep_ms
         self._since: dict[str, int] | None = None
         self._sizes: dict[str, int] = {}
         self._began_ms: float | None = None

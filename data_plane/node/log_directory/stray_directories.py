@@ -16,7 +16,8 @@ class StrayDirectories:
     """Those of one log directory. A metadata store that was wiped or rolled back deletes nothing."""
 
     def __init__(self, disk: Disk, keep_ms: int) -> None:
-        self._disk, self._keep_ms = disk, keep_ms
+        self._disk = disk
+        self._keep_ms = keep_ms
         self.count = 0
         """How many there are, as of the last look."""
         self._began_ms: float | None = None

@@ -17,8 +17,11 @@ class ControllerStream:
     """Of one caller, which asks one question at a time."""
 
     def __init__(self, environment: Environment, view: MetadataView, method: str) -> None:
-        self._me, self._connect_ms = environment.config.broker_id, environment.config.timings.call_ms
-        self._transport, self._view, self._method = environment.transport, view, method
+        self._me = environment.config.broker_id
+        self._connect_ms = environment.config.timings.call_ms
+        self._transport = environment.transport
+        self._view = view
+        self._method = method
         self._connection: Connection | None = None
         self._connected_to: BrokerId = NO_BROKER
 
@@ -66,4 +69,5 @@ class ControllerStream:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._connected_to = None, NO_BROKER
+        self._connection = None
+        self._connected_to = NO_BROKER

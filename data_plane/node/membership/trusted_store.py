@@ -61,7 +61,8 @@ class StoreWitness:
     def __init__(self, disk: Disk, on_refused: Callable[[str], None]) -> None:
         """`on_refused` is called with the reason when a check finds that the store may not be acted on."""
         self.refused = self.unreachable = ""
-        self._disk, self._on_refused = disk, on_refused
+        self._disk = disk
+        self._on_refused = on_refused
         self._witness = self._written = Witness()
         self._last_seen = WatchBatch(0, ())
         self._one_writes = asyncio.Lock()
@@ -216,7 +217,8 @@ class TrustedStore:
     """The store as the node uses it: linearizable answers that go back are noticed, and nothing is asked after that."""
 
     def __init__(self, store: MetaStore, store_witness: StoreWitness) -> None:
-        self._store, self._store_witness = store, store_witness
+        self._store = store
+        self._store_witness = store_witness
         self._highest = 0
         """The greatest revision of a linearizable answer or a watch."""
 
@@ -276,7 +278,8 @@ class _TrustedSession:
     """A session whose loss is believed only of a store that has not gone back."""
 
     def __init__(self, store: TrustedStore, session: Session) -> None:
-        self._store, self._session = store, session
+        self._store = store
+        self._session = session
 
     @property
     def session_id(self) -> int:

@@ -70,9 +70,14 @@ class CutCalls:
         confident: Callable[[], bool],
         metering: Metering,
     ) -> None:
-        self._config, self._view, self._store = config, view, store
-        self._transport, self._clock, self._find = transport, clock, find
-        self._confident, self._metering = confident, metering
+        self._config = config
+        self._view = view
+        self._store = store
+        self._transport = transport
+        self._clock = clock
+        self._find = find
+        self._confident = confident
+        self._metering = metering
 
     @property
     def _image(self) -> ClusterImage:

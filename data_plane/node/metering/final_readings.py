@@ -18,7 +18,9 @@ class FinalReadings:
     """Writes them from one broker; of several brokers' the one that ends highest stays."""
 
     def __init__(self, config: NodeConfig, view: MetadataView, store: MetaStore) -> None:
-        self._config, self._view, self._store = config, view, store
+        self._config = config
+        self._view = view
+        self._store = store
 
     def owed(self, where: TopicPartition) -> bool:
         """Whether a cut waits for the final reading of this partition of a deleted topic."""

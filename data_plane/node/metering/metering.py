@@ -64,11 +64,15 @@ class Metering:
         connection_time: ConnectionTime,
     ) -> None:
         """`leaderless`: what the controller sees without a leader; nothing on every other broker."""
-        self._config, self._topic = config, topic
+        self._config = config
+        self._topic = topic
         self._connection_time = connection_time
-        self._leaderless, self._unserved = leaderless, Unserved()
-        self._clock, self._stats = clock, stats
-        self._replicas, self._find = replicas, replicas.find
+        self._leaderless = leaderless
+        self._unserved = Unserved()
+        self._clock = clock
+        self._stats = stats
+        self._replicas = replicas
+        self._find = replicas.find
         self._looks = Looks(replicas.changes())
         self._looked_at_all_ms = float("-inf")
         self._periods = MeterPeriods(

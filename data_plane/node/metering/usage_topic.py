@@ -52,8 +52,12 @@ class UsageTopic:
         rng: Rng,
         stats: NodeStats,
     ) -> None:
-        self._config, self._image, self._find = config, image, find
-        self._transport, self._clock, self._stats = transport, clock, stats
+        self._config = config
+        self._image = image
+        self._find = find
+        self._transport = transport
+        self._clock = clock
+        self._stats = stats
         self._rng = rng
         self._boot_id = ""
         self._sequence = 0

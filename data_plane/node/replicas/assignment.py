@@ -28,9 +28,13 @@ class Assignment:
         links: LeaderLinks,
         removal: Removal,
     ) -> None:
-        self._me, self._image, self._registration = me, image, registration
-        self._replicas, self._due = replicas, due
-        self._links, self._removal = links, removal
+        self._me = me
+        self._image = image
+        self._registration = registration
+        self._replicas = replicas
+        self._due = due
+        self._links = links
+        self._removal = removal
 
     def observe(self, batch: WatchBatch | None) -> None:
         """The image moved: look at what the batch touched, or at everything."""

@@ -22,7 +22,8 @@ class CatchUp:
     def __init__(self, bytes_per_s: int, clock: Clock, stats: NodeStats) -> None:
         """`bytes_per_s` 0 = no limit."""
         self.bytes_per_s = bytes_per_s
-        self._clock, self._stats = clock, stats
+        self._clock = clock
+        self._stats = stats
         self._left = 0.0
         self._at_ms = clock.monotonic_ms()
 

@@ -50,9 +50,13 @@ class Committer:
         begin_turn: Callable[[], Turn],
     ) -> None:
         self._begin_turn = begin_turn
-        self._disk, self._journal, self._config = disk, journal, config
-        self._clock, self._stats = clock, stats
-        self._replicas, self._disk_space = replicas, disk_space
+        self._disk = disk
+        self._journal = journal
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+        self._replicas = replicas
+        self._disk_space = disk_space
         self._written_max = config.written_logs_max or sys.maxsize
         self._dirty: dict[Replica, None] = {}
         self._written: dict[Replica, None] = {}

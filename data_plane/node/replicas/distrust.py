@@ -16,7 +16,9 @@ class Distrust:
     def __init__(
         self, image: ClusterImage, directory: Directory, booted: Booted, replicas: ReplicaSet
     ) -> None:
-        self._image, self._clean, self._replicas = image, directory.clean, replicas
+        self._image = image
+        self._clean = directory.clean
+        self._replicas = replicas
         opened = {one.where: None for one in booted.opened}
         self._gone = {where: None for where in booted.damaged if where not in opened}
         """Partitions of which nothing could be opened: what takes their place is not trusted with what they had."""

@@ -14,7 +14,8 @@ class DueWork:
         self.to_heal: dict[TopicPartition, None] = {}
         self.to_trim: dict[TopicPartition, int] = {}
         self.to_remove: list[Replica] = []
-        self.wake, self.removal = asyncio.Event(), asyncio.Event()
+        self.wake = asyncio.Event()
+        self.removal = asyncio.Event()
 
     def make(self, where: TopicPartition) -> None:
         """The metadata wants a replica here, and there is none."""

@@ -78,12 +78,18 @@ class FollowerStream:
         catch_up: CatchUp,
         begin_turn: Callable[[], Turn],
     ) -> None:
-        self._catch_up, self._begin_turn = catch_up, begin_turn
+        self._catch_up = catch_up
+        self._begin_turn = begin_turn
         self._slowed: dict[int, None] = {}
         """Handles of followers far behind, whose turn comes at the rate of catching up."""
-        self._caller, self._connection = caller, connection
-        self._config, self._image = config, image
-        self._find, self._disk, self._clock, self._stats = find, disk, clock, stats
+        self._caller = caller
+        self._connection = connection
+        self._config = config
+        self._image = image
+        self._find = find
+        self._disk = disk
+        self._clock = clock
+        self._stats = stats
         self._broker = NO_BROKER
         self._broker_epoch = 0
         self._pushed: dict[int, _Pushed] = {}
@@ -132,7 +138,8 @@ class FollowerStream:
 
     async def _open_all(self, head: pb.ReplicaOpenHead) -> None:
         require_broker(self._caller, head.broker_id)
-        self._broker, self._broker_epoch = BrokerId(head.broker_id), head.broker_epoch
+        self._broker = BrokerId(head.broker_id)
+        self._broker_epoch = head.broker_epoch
         turn = self._begin_turn()
         for wanted in head.partitions:
             if turn.is_over:

@@ -58,12 +58,21 @@ class Housekeeping:
         removal: Removal,
         log_directory: LogDirectory,
     ) -> None:
-        self._config, self._disk = environment.config, environment.disk
-        self._clock, self._stats = environment.clock, environment.stats
-        self._image, self._replicas, self._due = image, replicas, due
-        self._committer, self._in_sync, self._links = committer, in_sync, links
-        self._assignment, self._repair, self._removal = assignment, repair, removal
-        self._disk_space, self._strays = log_directory.disk_space, log_directory.strays
+        self._config = environment.config
+        self._disk = environment.disk
+        self._clock = environment.clock
+        self._stats = environment.stats
+        self._image = image
+        self._replicas = replicas
+        self._due = due
+        self._committer = committer
+        self._in_sync = in_sync
+        self._links = links
+        self._assignment = assignment
+        self._repair = repair
+        self._removal = removal
+        self._disk_space = log_directory.disk_space
+        self._strays = log_directory.strays
         self._tail = log_directory.tail
         self._begin_turn = environment.begin_turn
         self._unborn: dict[Replica, None] = {}

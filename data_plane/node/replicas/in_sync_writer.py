@@ -47,8 +47,12 @@ class InSyncWriter:
         clock: Clock,
         stats: NodeStats,
     ) -> None:
-        self._config, self._view, self._registration = config, view, registration
-        self._store, self._clock, self._stats = store, clock, stats
+        self._config = config
+        self._view = view
+        self._registration = registration
+        self._store = store
+        self._clock = clock
+        self._stats = stats
         self._unsettled: dict[Replica, None] = {}
         self._soon: dict[Replica, None] = {}
         self._wake = asyncio.Event()

@@ -67,10 +67,17 @@ class LeaderLink:
         stays_out: Callable[[], bool],
     ) -> None:
         self.leader = leader
-        self._trim, self._full, self._stays_out = trim, full, stays_out
-        self._peer, self._broker_epoch = peer, broker_epoch
-        self._config, self._transport, self._committer = config, transport, committer
-        self._clock, self._rng, self._stats = clock, rng, stats
+        self._trim = trim
+        self._full = full
+        self._stays_out = stays_out
+        self._peer = peer
+        self._broker_epoch = broker_epoch
+        self._config = config
+        self._transport = transport
+        self._committer = committer
+        self._clock = clock
+        self._rng = rng
+        self._stats = stats
         self._followed: dict[Replica, _Followed] = {}
         self._by_handle: dict[int, _Followed] = {}
         self._next_handle = 1

@@ -34,9 +34,14 @@ class LeaderLinks:
         step_aside: StepAside,
         spawn: Spawn,
     ) -> None:
-        self._environment, self._image, self._registration = environment, image, registration
-        self._committer, self._due, self._spawn = committer, due, spawn
-        self._disk_space, self._step_aside = disk_space, step_aside
+        self._environment = environment
+        self._image = image
+        self._registration = registration
+        self._committer = committer
+        self._due = due
+        self._spawn = spawn
+        self._disk_space = disk_space
+        self._step_aside = step_aside
         self._links: dict[BrokerId, LeaderLink] = {}
         disk_space.listen(self.open_again)
         step_aside.listen(self.open_again)

@@ -50,8 +50,11 @@ class ProduceAnswers:
         loads: PartitionLoads,
         stats: NodeStats,
     ) -> None:
-        self._where, self._queue = where, queue
-        self._clock, self._loads, self._stats = clock, loads, stats
+        self._where = where
+        self._queue = queue
+        self._clock = clock
+        self._loads = loads
+        self._stats = stats
         self._pending: PendingAnswers[tuple[Answer, ProduceOutcome]] = PendingAnswers()
 
     def wait(self, when: AnswerWhen, end_offset: int, answer: Answer, outcome: ProduceOutcome) -> None:

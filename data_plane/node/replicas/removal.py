@@ -45,9 +45,13 @@ class Removal:
         committer: Committer,
         last_readings: LastReadings,
     ) -> None:
-        self._me, self._disk = environment.config.broker_id, environment.disk
-        self._image, self._replicas, self._due = image, replicas, due
-        self._committer, self._last_readings = committer, last_readings
+        self._me = environment.config.broker_id
+        self._disk = environment.disk
+        self._image = image
+        self._replicas = replicas
+        self._due = due
+        self._committer = committer
+        self._last_readings = last_readings
         self._removing: dict[TopicPartition, None] = {}
 
     def under_way(self, where: TopicPartition) -> bool:

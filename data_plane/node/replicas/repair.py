@@ -33,10 +33,16 @@ class Repair:
         links: LeaderLinks,
         assignment: Assignment,
     ) -> None:
-        self._config, self._clock = environment.config, environment.clock
-        self._image, self._store, self._replicas = image, store, replicas
-        self._due, self._committer = due, committer
-        self._quarantine, self._links, self._assignment = quarantine, links, assignment
+        self._config = environment.config
+        self._clock = environment.clock
+        self._image = image
+        self._store = store
+        self._replicas = replicas
+        self._due = due
+        self._committer = committer
+        self._quarantine = quarantine
+        self._links = links
+        self._assignment = assignment
 
     def stopped(self, replica: Replica) -> None:
         """It takes no part any more, and its leader is notified, so that it does not count as caught up. One that found

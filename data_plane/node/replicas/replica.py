@@ -64,7 +64,9 @@ class Replica:
         loads: PartitionLoads,
         queue: PartitionQueue,
     ) -> None:
-        self.where, self.topic, self.log = where, topic, log
+        self.where = where
+        self.topic = topic
+        self.log = log
         self.record: PartitionRecord | None = None
         self.leading: LeaderState | None = None
         self.following: Following | None = None
@@ -95,11 +97,17 @@ class Replica:
         self.on_commit: dict[object, Listener] = {}
         self.on_role: dict[object, Listener] = {}
         self._at_rest: list[asyncio.Future[None]] = []
-        self._me, self._clock, self._stats = me, clock, stats
-        self._wrote, self._look_at_in_sync = wrote, look_at_in_sync
-        self._stopped, self._turned, self._stored_more = stopped, turned, stored_more
+        self._me = me
+        self._clock = clock
+        self._stats = stats
+        self._wrote = wrote
+        self._look_at_in_sync = look_at_in_sync
+        self._stopped = stopped
+        self._turned = turned
+        self._stored_more = stored_more
         self._lag_ms_max = replica_lag_ms_max
-        self._read_only, self._disk_full = read_only, disk_full
+        self._read_only = read_only
+        self._disk_full = disk_full
         self._loads = loads
         self._answers = ProduceAnswers(where, queue, clock=clock, loads=loads, stats=stats)
 
@@ -114,7 +122,8 @@ class Replica:
     def note_metered(self, log_generation: int, end_offset: int) -> None:
         """A reading up to `end_offset` is in `__usage`: below it the log may be deleted."""
         if log_generation == self.log.usage.log_generation and end_offset >= self.metered_offset:
-            self.metered_generation, self.metered_offset = log_generation, end_offset
+            self.metered_generation = log_generation
+            self.metered_offset = end_offset
             self.log.usage.forget_minute_marks(end_offset)
             self._tell(self.on_metered)
 
@@ -141,7 +150,8 @@ class Replica:
 
     def lead(self, record: PartitionRecord) -> None:
         """Take leadership of `record.leader_epoch`; a no-op when this epoch is led already (RL4, RL27, RL38)."""
-        self.record, self.following = record, None
+        self.record = record
+        self.following = None
         self._look_at_serving()
         if self.leading is not None and self.leading.leader_epoch == record.leader_epoch:
             self.leading.record_seen(record)

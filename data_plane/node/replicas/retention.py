@@ -38,8 +38,13 @@ class Retention:
     ) -> None:
         """`clock_off_ms`: how far this broker's wall clock is off the middle of the cluster's just now, None = not
         known."""
-        self._config, self._replicas, self._due, self._log_directory = config, replicas, due, log_directory
-        self._clock, self._clock_off_ms, self._may_delete = clock, clock_off_ms, may_delete
+        self._config = config
+        self._replicas = replicas
+        self._due = due
+        self._log_directory = log_directory
+        self._clock = clock
+        self._clock_off_ms = clock_off_ms
+        self._may_delete = may_delete
         self._stats = stats
         self._changes = replicas.changes()
         self._written: dict[Replica, None] = {}

@@ -31,9 +31,14 @@ class StepAside:
         committer: Committer,
         disk_space: DiskSpace,
     ) -> None:
-        self._config, self._view, self._registration = config, view, registration
-        self._store, self._clock, self._stats = store, clock, stats
-        self._committer, self._disk_space = committer, disk_space
+        self._config = config
+        self._view = view
+        self._registration = registration
+        self._store = store
+        self._clock = clock
+        self._stats = stats
+        self._committer = committer
+        self._disk_space = disk_space
         self._reason = ""
         self._listeners: list[Callable[[], None]] = []
         self._wake = asyncio.Event()

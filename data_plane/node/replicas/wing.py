@@ -45,7 +45,9 @@ class Hosting:
         spawn: Spawn,
     ) -> None:
         """`clock_off_ms`, `may_delete`: see `Retention`."""
-        self._environment, self._view, self._replicas = environment, view, replicas
+        self._environment = environment
+        self._view = view
+        self._replicas = replicas
         self._last_readings = last_readings
         config, clock, stats, image = environment.config, environment.clock, environment.stats, view.image
         disk_space, due = log_directory.disk_space, DueWork()

@@ -50,9 +50,11 @@ class Allowance:
     """One key's on one stream. `name` is the limit that its batches count for."""
 
     def __init__(self, allowances: "Allowances", principal: Principal, name: str) -> None:
-        self._paces, self._throttled = allowances.paces, allowances.throttled
+        self._paces = allowances.paces
+        self._throttled = allowances.throttled
         self._storage_refusal = allowances.storage_refusal
-        self._principal, self._limit = principal, LimitKey(principal.tenant, name)
+        self._principal = principal
+        self._limit = LimitKey(principal.tenant, name)
         self.requests: KeyRequests = allowances.requests.of(
             principal.tenant, principal.key_id, principal.number
         )

@@ -22,7 +22,8 @@ class AppendLimits:
     """One stream's. Only topics that are metered are asked about."""
 
     def __init__(self, allowance: Allowance, clock: Clock) -> None:
-        self._allowance, self._clock = allowance, clock
+        self._allowance = allowance
+        self._clock = clock
         self._full_until_ms: dict[TopicPartition, tuple[float, str]] = {}
         """Until what this stream refused last may be back, and by which limit."""
 

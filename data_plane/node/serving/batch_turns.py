@@ -29,8 +29,11 @@ class Waiting:
         topics: Sequence[Pace] = (),
     ) -> None:
         """`topics`: the paces of its topic, where a budget slows that; `since_ms`: when it came."""
-        self.acks, self.wanted, self.batch = acks, wanted, batch
-        self.since_ms, self.topics = since_ms, topics
+        self.acks = acks
+        self.wanted = wanted
+        self.batch = batch
+        self.since_ms = since_ms
+        self.topics = topics
         self.bound_for: Pace | None = None
         """Its tenant's pace when it came, where it counts as coming until `arrive`."""
 
@@ -86,11 +89,13 @@ class BatchTurns:
         refuse: Callable[[Pace, pb.ProduceBatch, float], None],
     ) -> None:
         """`begin`: called with a batch whose turn is now; `refuse`: with the pace that takes it only later."""
-        self._allowance, self._stats = allowance, stats
+        self._allowance = allowance
+        self._stats = stats
         self._pace: Pace | None = None
         """As `look` found it, as the next one."""
         self._own_pace: Pace | None = None
-        self._begin, self._refuse = begin, refuse
+        self._begin = begin
+        self._refuse = refuse
         self._topics: dict[TopicId, deque[_TopicDelayed]] = {}
         """Each topic's in the order they came."""
         self._own: deque[_Delayed] = deque()

@@ -49,9 +49,15 @@ class ClientCalls:
         begin_turn: Callable[[], Turn],
     ) -> None:
         """`count` is called with each answer's tenant and error code."""
-        self._begin_turn, self._requests = begin_turn, requests
-        self._count, self._fairness = count, fairness
-        self._config, self._view, self._gate, self._store, self._find = config, view, gate, store, find
+        self._begin_turn = begin_turn
+        self._requests = requests
+        self._count = count
+        self._fairness = fairness
+        self._config = config
+        self._view = view
+        self._gate = gate
+        self._store = store
+        self._find = find
         self._next_producer_id = self._producer_ids_end = 0
         self._taking = asyncio.Lock()
 
@@ -254,5 +260,6 @@ class ClientCalls:
                     await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
                     continue
                 if result.succeeded:
-                    self._next_producer_id, self._producer_ids_end = block.first, block.end
+                    self._next_producer_id = block.first
+                    self._producer_ids_end = block.end
         raise CallFailed(ErrorCode.BROKER_UNAVAILABLE, "producer ids: the metadata store does not answer")

@@ -33,10 +33,14 @@ class ClientStreams:
     ) -> None:
         """`writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._environment = environment
-        self._gate, self._allowances = gate, allowances
-        self._replicas, self._disk_space = replicas, disk_space
-        self._committer, self._metering = committer, metering
-        self._writing, self._reading = writing, reading
+        self._gate = gate
+        self._allowances = allowances
+        self._replicas = replicas
+        self._disk_space = disk_space
+        self._committer = committer
+        self._metering = metering
+        self._writing = writing
+        self._reading = reading
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:

@@ -74,12 +74,21 @@ class ConsumeStream:
         metering: Metering,
         tally: RequestTally,
     ) -> None:
-        self._disk, self._config, self._stats = environment.disk, environment.config, environment.stats
+        self._disk = environment.disk
+        self._config = environment.config
+        self._stats = environment.stats
         self._begin_turn = environment.begin_turn
-        self._connection, self._principal, self._gate = connection, principal, gate
-        self._find, self._confident = find, confident
-        self._allowance, self._metering, self._tally = allowance, metering, tally
-        self._requests, self._budgets, self._turns = allowance.requests, allowance.budgets, allowance.turns
+        self._connection = connection
+        self._principal = principal
+        self._gate = gate
+        self._find = find
+        self._confident = confident
+        self._allowance = allowance
+        self._metering = metering
+        self._tally = tally
+        self._requests = allowance.requests
+        self._budgets = allowance.budgets
+        self._turns = allowance.turns
         self._opened: dict[int, _Opened] = {}
         self._by_replica: dict[Replica, int] = {}
         self._ready: dict[int, None] = {}

@@ -23,9 +23,12 @@ class KeyReports:
     def __init__(
         self, environment: Environment, gate: Gate, replicas: ReplicaSet, table: HotKeyTable
     ) -> None:
-        self._clock, self._stats = environment.clock, environment.stats
+        self._clock = environment.clock
+        self._stats = environment.stats
         self._begin_turn = environment.begin_turn
-        self._gate, self._replicas, self._table = gate, replicas, table
+        self._gate = gate
+        self._replicas = replicas
+        self._table = table
 
     async def report_keys(self, caller: Caller, request: bytes) -> bytes:
         """Who may produce to a topic may report its keys; a partition that is refused leaves the others."""

@@ -69,12 +69,21 @@ class ProduceStream:
         allowance: Allowance,
         tally: RequestTally,
     ) -> None:
-        self._clock, self._rng, self._stats = environment.clock, environment.rng, environment.stats
-        self._connection, self._principal, self._gate = connection, principal, gate
-        self._find, self._committer = find, committer
-        self._refuses_writes, self._confident = refuses_writes, confident
-        self._allowance, self._tally = allowance, tally
-        self._requests, self._budgets, self._turns = allowance.requests, allowance.budgets, allowance.turns
+        self._clock = environment.clock
+        self._rng = environment.rng
+        self._stats = environment.stats
+        self._connection = connection
+        self._principal = principal
+        self._gate = gate
+        self._find = find
+        self._committer = committer
+        self._refuses_writes = refuses_writes
+        self._confident = confident
+        self._allowance = allowance
+        self._tally = tally
+        self._requests = allowance.requests
+        self._budgets = allowance.budgets
+        self._turns = allowance.turns
         self._append_limits = AppendLimits(allowance, environment.clock)
         self._batch_turns = BatchTurns(allowance, environment.stats, begin=self._begin, refuse=self._refuse)
         self._owed: deque[_Owed] = deque()

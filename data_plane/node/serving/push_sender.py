@@ -17,7 +17,9 @@ class PushSender:
     others wait behind those places."""
 
     def __init__(self, connection: Connection, clock: Clock, leave_lines: Callable[[], None]) -> None:
-        self._connection, self._clock, self._leave_lines = connection, clock, leave_lines
+        self._connection = connection
+        self._clock = clock
+        self._leave_lines = leave_lines
         self._said_ms = clock.monotonic_ms()
         self.sign_due = False
         """A sign was asked for."""

@@ -31,7 +31,8 @@ class ReadTurns:
         clock: Clock,
         stats: NodeStats,
     ) -> None:
-        self._clock, self._stats = clock, stats
+        self._clock = clock
+        self._stats = stats
         self._rates = (LineTurn(allowance.own_pace, wake), LineTurn(allowance.pace, wake))
         """In the principal's line first: who waits there takes no place of others in the tenant's."""
         self._processor = LineTurn(allowance.turns.processor_pace, wake)

@@ -36,8 +36,12 @@ class RecordDeletion:
     ) -> None:
         """`trim` lets the own log begin at an offset, soon."""
         self._begin_turn = begin_turn
-        self._gate, self._find, self._trim = gate, find, trim
-        self._metering, self._clock, self._confident = metering, clock, confident
+        self._gate = gate
+        self._find = find
+        self._trim = trim
+        self._metering = metering
+        self._clock = clock
+        self._confident = confident
 
     async def delete_records(self, caller: Caller, request: bytes) -> bytes:
         principal = self._gate.admit(caller)

@@ -44,7 +44,10 @@ class RequestTurns:
         """`pace`: of a limit now, None = the tenant has no such rate. `own_pace`: of the limit of that name which the
         principal of a tenant's key has to itself, None = it has none. `throttled`: counts by how many ms a request of a
         tenant's principal was delayed."""
-        self._pace, self._own_pace, self._clock, self._stats = pace, own_pace, clock, stats
+        self._pace = pace
+        self._own_pace = own_pace
+        self._clock = clock
+        self._stats = stats
         self._throttled = throttled
 
     def of(self, tenant: TenantId, key_id: str, principal: int) -> "KeyRequests":
@@ -74,8 +77,12 @@ class KeyRequests:
         throttled: Callable[[int], None],
     ) -> None:
         self._throttled = throttled
-        self._pace_of, self._own_pace_of = pace, own_pace
-        self._clock, self._stats, self._limit, self._key_id = clock, stats, limit, key_id
+        self._pace_of = pace
+        self._own_pace_of = own_pace
+        self._clock = clock
+        self._stats = stats
+        self._limit = limit
+        self._key_id = key_id
 
     def _pace(self) -> Pace | None:
         return self._pace_of(self._limit)

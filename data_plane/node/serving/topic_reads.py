@@ -22,7 +22,8 @@ class _Parked:
     """What is parked of one topic."""
 
     def __init__(self, topic: TopicRecord, since_ms: float) -> None:
-        self.topic, self.since_ms = topic, since_ms
+        self.topic = topic
+        self.since_ms = since_ms
         self.handles: dict[int, None] = {}
         self.lines: list[Line] = []
         """Where it is counted as waiting: so its paces know what could be used."""
@@ -38,7 +39,9 @@ class TopicReads:
         clock: Clock,
     ) -> None:
         """`wake` is called when `due` may have something earlier."""
-        self._allowance, self._wake, self._clock = allowance, wake, clock
+        self._allowance = allowance
+        self._wake = wake
+        self._clock = clock
         self._parked: dict[str, _Parked] = {}
         self._throttled_ms = 0
 

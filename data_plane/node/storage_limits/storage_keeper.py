@@ -35,11 +35,15 @@ class StorageKeeper:
         standing: StorageStanding,
         office: StorageOffice,
     ) -> None:
-        self._me, self._stats = environment.config.broker_id, environment.stats
+        self._me = environment.config.broker_id
+        self._stats = environment.stats
         self._clock = environment.clock
         self._begin_turn = environment.begin_turn
-        self._view, self._registration, self._replicas = view, registration, replicas
-        self._standing, self._office = standing, office
+        self._view = view
+        self._registration = registration
+        self._replicas = replicas
+        self._standing = standing
+        self._office = office
         self._changes = replicas.changes()
         self._due: dict[Replica, None] = {}
         """Those whose size the controller may not know."""

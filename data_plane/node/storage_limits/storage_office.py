@@ -22,8 +22,11 @@ class StorageOffice:
         seated: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        self._view, self._clock, self._learn_ms = view, clock, learn_ms
-        self._seated, self._confident = seated, confident
+        self._view = view
+        self._clock = clock
+        self._learn_ms = learn_ms
+        self._seated = seated
+        self._confident = confident
         self._books: StorageBooks | None = None
 
     @property

@@ -30,7 +30,8 @@ class Storage:
         replicas: ReplicaSet,
         seated: Callable[[], bool],
     ) -> None:
-        self._view, self._clock = view, environment.clock
+        self._view = view
+        self._clock = environment.clock
         self._standing = StorageStanding()
         self.office = StorageOffice(
             view, self._clock, learn_ms=LEARN_MS, seated=seated, confident=registration.confident

@@ -52,8 +52,10 @@ class FetchCollector:
         malformed: Callable[[FetchedBatch, str], None],
         deserializer: MessageDeserializer | None = None,
     ) -> None:
-        self._take, self._finished = take, finished
-        self._unreadable, self._malformed = unreadable, malformed
+        self._take = take
+        self._finished = finished
+        self._unreadable = unreadable
+        self._malformed = malformed
         self.found_malformed = None
         self._inflated_bytes = 0
         self._deserializer = deserializer
@@ -68,7 +70,8 @@ class FetchCollector:
 
     def _messages(self, count_max: int) -> list[Message]:
         gathered: list[Message] = []
-        self.found_malformed, self._inflated_bytes = None, 0
+        self.found_malformed = None
+        self._inflated_bytes = 0
         while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
             fetched = self._take()
             if fetched is None:
@@ -99,7 +102,8 @@ class FetchCollector:
 
     def _batches(self, count_max: int) -> list[MessageBatch]:
         gathered: list[MessageBatch] = []
-        self.found_malformed, self._inflated_bytes = None, 0
+        self.found_malformed = None
+        self._inflated_bytes = 0
         while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
             fetched = self._take()
             if fetched is None:

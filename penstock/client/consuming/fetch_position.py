@@ -106,7 +106,10 @@ class FetchPosition:
     )
 
     def __init__(self, topic: str, topic_id: bytes, partition: int, handle: int) -> None:
-        self.topic, self.topic_id, self.partition, self.handle = topic, topic_id, partition, handle
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.handle = handle
         self.label = f"{topic}-{partition}"
         self.state = PositionState.AWAITING_OFFSET
         self.target: int | None = None
@@ -118,7 +121,8 @@ class FetchPosition:
         self.seek_epoch = self.generation = 0
         self.offset = self.fetch_offset = -1
         self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
-        self.leader, self.leader_epoch = NO_LEADER, UNKNOWN_EPOCH
+        self.leader = NO_LEADER
+        self.leader_epoch = UNKNOWN_EPOCH
         self.nearest = NO_LEADER
         """The broker to read from while it serves: the leader, or a follower that is nearer."""
         self.leader_until = 0.0
@@ -153,8 +157,13 @@ class FetchPosition:
         now = (self.leader, self.leader_epoch, self.nearest)
         if now == (partition.leader, partition.leader_epoch, nearest):
             return False
-        self.leader, self.leader_epoch, self.nearest = partition.leader, partition.leader_epoch, nearest
-        self.retry_at, self.failures, self.leader_until, self.turned_away = 0.0, 0, 0.0, 0
+        self.leader = partition.leader
+        self.leader_epoch = partition.leader_epoch
+        self.nearest = nearest
+        self.retry_at = 0.0
+        self.failures = 0
+        self.leader_until = 0.0
+        self.turned_away = 0
         return self.state is PositionState.OPEN
 
     @property
@@ -171,19 +180,24 @@ class FetchPosition:
         """The follower that it is read from does not serve it: the leader does, at once, and for longer each time."""
         wait_ms = min(LEADER_MS * 2**self.turned_away, LEADER_MS_MAX)
         self.turned_away = min(self.turned_away + 1, 10)
-        self.leader_until, self.retry_at = now + wait_ms, 0.0
+        self.leader_until = now + wait_ms
+        self.retry_at = 0.0
 
     def look_up(self, target: int | None) -> None:
         """Begin again where a lookup of `target` will say."""
         self._drop()
         self.skip_before_ms = target if target is not None and target >= 0 else None
-        self.state, self.target, self.lookup_sent = PositionState.AWAITING_OFFSET, target, False
+        self.state = PositionState.AWAITING_OFFSET
+        self.target = target
+        self.lookup_sent = False
         self.offset = self.fetch_offset = -1
 
     def move_to(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
         """Begin again at `offset`."""
         self._drop()
-        self.state, self.target, self.lookup_sent = PositionState.READY, None, False
+        self.state = PositionState.READY
+        self.target = None
+        self.lookup_sent = False
         self.offset = self.fetch_offset = offset
         self.epoch = self.fetch_epoch = epoch
 
@@ -191,7 +205,9 @@ class FetchPosition:
         """Nothing more is fetched until a seek; what waits here is still read, then `error` is
         raised.
         """
-        self.state, self.error, self.lookup_sent = PositionState.HALTED, error, False
+        self.state = PositionState.HALTED
+        self.error = error
+        self.lookup_sent = False
 
     def _drop(self) -> None:
         self.seek_epoch += 1
@@ -214,7 +230,8 @@ class FetchPosition:
                 FetchedBatch(self, self.seek_epoch, self.generation, batch, next_offset, epoch, control)
             )
             self.buffered_bytes += len(batch)
-            self.fetch_offset, self.fetch_epoch = next_offset, epoch
+            self.fetch_offset = next_offset
+            self.fetch_epoch = epoch
 
     def take_first(self) -> FetchedBatch:
         """The batch that waits longest. Something must wait."""

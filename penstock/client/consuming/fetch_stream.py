@@ -42,7 +42,9 @@ class FetchStream:
     )
 
     def __init__(self, broker: int, group: str = "", zone: str = "") -> None:
-        self.broker, self.group, self.zone = broker, group, zone
+        self.broker = broker
+        self.group = group
+        self.zone = zone
         self.state = FetchStreamState.CLOSED
         self.token = -1
         self.failures = 0
@@ -62,7 +64,10 @@ class FetchStream:
         """
 
     def opened(self, token: int, now: float) -> None:
-        self.state, self.token, self.last_heard, self.probed = FetchStreamState.OPEN, token, now, False
+        self.state = FetchStreamState.OPEN
+        self.token = token
+        self.last_heard = now
+        self.probed = False
         self.positions.clear()
         self._known_to_broker.clear()
         self._opens.clear()

@@ -27,7 +27,10 @@ class Fetcher:
     def __init__(
         self, core: Network, consumer: StreamOwner, settings: ConsumerSettings, backoff: Backoff
     ) -> None:
-        self._core, self._consumer, self._settings, self._backoff = core, consumer, settings, backoff
+        self._core = core
+        self._consumer = consumer
+        self._settings = settings
+        self._backoff = backoff
         self._group = "" if settings.group is None else settings.group.group
         self._streams: dict[int, FetchStream] = {}
 

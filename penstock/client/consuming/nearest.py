@@ -13,7 +13,8 @@ class NearestReplica:
     __slots__ = ("_warned", "_zone")
 
     def __init__(self, zone: str) -> None:
-        self._zone, self._warned = zone, False
+        self._zone = zone
+        self._warned = False
 
     def of(self, view: ClusterView, number: int, partition: PartitionView) -> int:
         """The broker to read partition `number` from. Logs once if no broker is in that zone or on that host."""

@@ -25,7 +25,8 @@ class PolledMessages:
 
     def begin(self, messages: list[Message]) -> None:
         """Hand these out from now on."""
-        self._messages, self._next = messages, iter(messages)
+        self._messages = messages
+        self._next = iter(messages)
 
     def __iter__(self) -> Iterator[Message]:
         return self._next

@@ -36,7 +36,8 @@ class CoordinatorCalls:
     """Calls that wait for the coordinator to be found fail together when it cannot be."""
 
     def __init__(self, core: Network, group: str, random: Random) -> None:
-        self._core, self._group = core, group
+        self._core = core
+        self._group = group
         self._backoff = Backoff(50, 1_000, random)
         self._coordinator: int | None = None
         self._finding: BrokerRequest | None = None

@@ -58,7 +58,9 @@ class GroupMember:
         """Why it cannot be a member."""
         self.gone = False
         """It has left, or can do no more about it."""
-        self._core, self._consumer, self._random = core, consumer, random
+        self._core = core
+        self._consumer = consumer
+        self._random = random
         self._calls = CoordinatorCalls(core, settings.group, random)
         self._backoff = Backoff(50, 1_000, random)
         self._started = self._leaving = False
@@ -102,12 +104,14 @@ class GroupMember:
         self._in_poll = True
         self._note_consumed()
         if not self._started and self.error is None and not self._leaving:
-            self._started, self._heartbeat_at = True, now
+            self._started = True
+            self._heartbeat_at = now
             self._auto_commit_at = now + self.settings.auto_commit_interval_ms
             self._core.attend()
 
     def poll_ends(self, now: float) -> None:
-        self._in_poll, self._polled_at = False, now
+        self._in_poll = False
+        self._polled_at = now
 
     def _note_consumed(self, left: Mapping[NamedPartition, int] = _NOTHING) -> None:
         """`left`: the first offset of what a poll has taken and iteration has not returned yet."""
@@ -277,7 +281,9 @@ class GroupMember:
         if answer.error:
             self._heartbeat_refused(refusal(answer.error, answer.message), now)
             return
-        self.epoch, self._failures, self._trouble = answer.member_epoch, 0, None
+        self.epoch = answer.member_epoch
+        self._failures = 0
+        self._trouble = None
         self._heartbeat_at = now + answer.heartbeat_ms
         names = {topic.topic_id: topic.name for topic in answer.topics}
         assigned = {
@@ -306,7 +312,8 @@ class GroupMember:
             self._heartbeat_at = now + self._backoff.delay_ms(self._failures)
         elif final(error):
             self._lose_all(now)
-            self.error, self._heartbeat_at = error, NEVER
+            self.error = error
+            self._heartbeat_at = NEVER
             self._core.changed = True
         else:
             self._calls.forget_coordinator()
@@ -442,7 +449,9 @@ class GroupMember:
             return
         if finished:
             self._note_consumed(left)
-        self._leaving, self._close_at, self._heartbeat_at = True, now + CLOSE_MS, NEVER
+        self._leaving = True
+        self._close_at = now + CLOSE_MS
+        self._heartbeat_at = NEVER
         self._adding.clear()
         if not self._started or self.epoch <= 0:
             self._has_left()

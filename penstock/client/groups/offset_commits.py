@@ -51,9 +51,13 @@ class OffsetCommits:
         ended: Callable[[CommitRequest, float], None],
         fenced: Callable[[float], None],
     ) -> None:
-        self._core, self._calls, self._backoff = core, calls, backoff
-        self._group, self.member_id = group, member_id
-        self._ended, self._fenced = ended, fenced
+        self._core = core
+        self._calls = calls
+        self._backoff = backoff
+        self._group = group
+        self.member_id = member_id
+        self._ended = ended
+        self._fenced = fenced
         self.consumed: dict[NamedPartition, tuple[int, int]] = {}
         """(offset, leader epoch) that the application has asked to move past (RL92)."""
         self.committed: dict[NamedPartition, int] = {}

@@ -57,7 +57,8 @@ class Route:
     __slots__ = ("_keys", "max_batch_bytes", "max_message_bytes", "name", "queues", "sticky", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, sticky: int) -> None:
-        self.name, self.topic_id = name, topic_id
+        self.name = name
+        self.topic_id = topic_id
         self.queues: list[PartitionQueue] = []
         self.sticky = sticky
         """Partition that messages without a key go to until its batch is full."""
@@ -126,8 +127,10 @@ class RecordAccumulator:
     )
 
     def __init__(self, settings: ProducerSettings, sender: Sender) -> None:
-        self._settings, self._sender = settings, sender
-        self._buffer_bytes, self._batch_messages = settings.buffer_bytes, settings.batch_messages
+        self._settings = settings
+        self._sender = sender
+        self._buffer_bytes = settings.buffer_bytes
+        self._batch_messages = settings.batch_messages
         self._hook: Callable[..., object] | None = settings.partitioner
         """What it gives, and what a caller names as a partition, may be anything."""
         self._compression = Compression[settings.compression.upper()]

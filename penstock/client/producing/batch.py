@@ -91,7 +91,8 @@ class ProducerBatch:
         self.builder: BatchBuilder | None = builder
         self.order = order
         """Position in its partition's send order; never changes."""
-        self.linger_until, self.deadline = linger_until, deadline
+        self.linger_until = linger_until
+        self.deadline = deadline
         self.count = 0
         """Messages; counted when no further one can join."""
         self.raw_bytes = 0
@@ -154,6 +155,8 @@ class ProducerBatch:
         """Fix the outcome; everything that only sending needed is dropped."""
         self.close()
         self.error = error
-        self.base_offset, self.accepted_ms, self.duplicate = base_offset, accepted_ms, duplicate
+        self.base_offset = base_offset
+        self.accepted_ms = accepted_ms
+        self.duplicate = duplicate
         self.builder = self.encoded = None
         self.done = True

@@ -35,8 +35,10 @@ class ProducerIdentity:
 
     def __init__(self, network: Network, owner: IdentityOwner, *, timeout_ms: float, pauses: Backoff) -> None:
         self.current: Identity | None = None
-        self._network, self._owner = network, owner
-        self._timeout_ms, self._pauses = timeout_ms, pauses
+        self._network = network
+        self._owner = owner
+        self._timeout_ms = timeout_ms
+        self._pauses = pauses
         self._wanted = self._asked = False
         self._failures = 0
         self._retry_at = 0.0
@@ -74,7 +76,8 @@ class ProducerIdentity:
 
     def outage_ended(self) -> None:
         """It waits out no pause that grew while no broker answered."""
-        self._failures, self._retry_at = 0, 0.0
+        self._failures = 0
+        self._retry_at = 0.0
 
     def _given(self, response: bytes, now: float) -> None:
         answer = log_pb2.InitProducerResponse.FromString(response)

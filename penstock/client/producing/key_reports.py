@@ -41,7 +41,9 @@ class KeyReporter:
     def __init__(
         self, network: Network, accumulator: RecordAccumulator, random: Random, *, wanted: bool
     ) -> None:
-        self._network, self._accumulator, self._random = network, accumulator, random
+        self._network = network
+        self._accumulator = accumulator
+        self._random = random
         self._sampler = accumulator.sampler if wanted else None
         self.sent = self.failed = 0
         """Calls that were begun, and those of them without a good answer."""

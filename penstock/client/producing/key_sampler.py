@@ -41,7 +41,9 @@ class _Counter:
     __slots__ = ("count", "error", "size")
 
     def __init__(self, size: int, count: int, error: int) -> None:
-        self.size, self.count, self.error = size, count, error
+        self.size = size
+        self.count = count
+        self.error = error
 
 
 class KeySketch:

@@ -96,10 +96,14 @@ class PartitionQueue:
         """`window`: batches in flight at most. `tolerant`: acknowledged batches may vanish (acks=1), so a
         sequence that the broker does not expect is no proof of a fault.
         """
-        self.topic, self.topic_id, self.partition = topic, topic_id, partition
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
         self.label = f"{topic}-{partition}"
         self.append_time = False
-        self._window, self._numbered, self._tolerant = window, numbered, tolerant
+        self._window = window
+        self._numbered = numbered
+        self._tolerant = tolerant
         self.open: ProducerBatch | None = None
         self.closed: deque[ProducerBatch] = deque()
         self.resend: deque[ProducerBatch] = deque()
@@ -115,7 +119,8 @@ class PartitionQueue:
         self.blocked_by: PenstockError | None = None
         """What the last attempt met, of whichever batch: why what waits here waits. None = nothing known."""
         self.failures = 0
-        self.leader, self.leader_epoch = NO_LEADER, -1
+        self.leader = NO_LEADER
+        self.leader_epoch = -1
         """The broker whose stream it is sent on."""
         self.listed = False
         self.buffered_bytes = 0
@@ -232,9 +237,11 @@ class PartitionQueue:
                 return False
             if not self.needs_epoch:
                 self._next_sequence = self._rewind_to
-            self.gap, self.needs_epoch = Gap.NONE, False
+            self.gap = Gap.NONE
+            self.needs_epoch = False
         if self.identity != identity and idle:
-            self.identity, self._next_sequence = identity, 0
+            self.identity = identity
+            self._next_sequence = 0
         return True
 
     # ---- outcomes ---------------------------------------------------------------------------------------------
@@ -242,7 +249,8 @@ class PartitionQueue:
     def applied(self, batch: ProducerBatch) -> None:
         """The broker holds it."""
         self.in_flight.remove(batch)
-        self.failures, self.blocked_by = 0, None
+        self.failures = 0
+        self.blocked_by = None
 
     def postponed(
         self, batch: ProducerBatch, error: PenstockError, retry_at: float, attempts_max: int | None
@@ -405,9 +413,11 @@ class PartitionQueue:
 
     def _open_gap(self, batch: ProducerBatch, *, unknown: bool) -> None:
         if self.gap is Gap.NONE or batch.order < self._gap_order:
-            self._gap_order, self._rewind_to = batch.order, batch.base_sequence
+            self._gap_order = batch.order
+            self._rewind_to = batch.base_sequence
         if unknown:
-            self.gap, self.needs_epoch = Gap.UNKNOWN, True
+            self.gap = Gap.UNKNOWN
+            self.needs_epoch = True
         elif self.gap is Gap.NONE:
             self.gap = Gap.ABSENT
         behind, self.resend = self.resend, deque()

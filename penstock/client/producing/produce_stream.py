@@ -167,7 +167,9 @@ class ProduceStream:
         """`next_id` after the last frame."""
 
     def opening(self, token: int, now: float) -> None:
-        self.state, self.token, self.since = ProduceStreamState.OPENING, token, now
+        self.state = ProduceStreamState.OPENING
+        self.token = token
+        self.since = now
         self.credit = self.next_id = self._frame_end = 0
         self.throttled = None
 
@@ -231,7 +233,9 @@ class ProduceStream:
             encodings.append(self._take(queue, batch, reserved, now))
         if not encodings:
             return None, self.next_ready_at
-        self._frame_at, self._frame_bytes, self._frame_end = now, total, self.next_id
+        self._frame_at = now
+        self._frame_bytes = total
+        self._frame_end = self.next_id
         return ProduceFrame(owner, acks, encodings), now
 
     def _holds_off(self, now: float) -> bool:

@@ -64,7 +64,8 @@ class ProducerCore:
     ) -> None:
         self.settings = settings
         self._ledger = ledger
-        self._core, self._random = core, random
+        self._core = core
+        self._random = random
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, random)
         self._reopen = Backoff(50, 1_000, random)
         self._in_flight_max = settings.in_flight_max

@@ -20,7 +20,9 @@ class Sender:
     """Sends to every partition of a topic from a thread of its own, within the block."""
 
     def __init__(self, service: Service, acme: SignedUp, partitions: int) -> None:
-        self._service, self._acme, self._partitions = service, acme, partitions
+        self._service = service
+        self._acme = acme
+        self._partitions = partitions
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.deliveries: list[Delivery] = []

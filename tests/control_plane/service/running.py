@@ -88,7 +88,10 @@ class Service:
     """Brokers, web process and worker; each can be hurt and started again."""
 
     def __init__(self, folder: Path, form: Form, cluster: DevCluster, spec: ClusterSpec) -> None:
-        self.folder, self.form, self.cluster, self.spec = folder, form, cluster, spec
+        self.folder = folder
+        self.form = form
+        self.cluster = cluster
+        self.spec = spec
         self.config_file = folder / "config.json"
         port = free_port(set())
         self.url = f"http://{HOST}:{port}"

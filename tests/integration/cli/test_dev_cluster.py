@@ -46,7 +46,8 @@ class CommandLine:
     """Runs commands as a person with a home folder and a cluster's data directory."""
 
     def __init__(self, home: Path) -> None:
-        self.home, self.data = home, home / "cluster"
+        self.home = home
+        self.data = home / "cluster"
         self.environment = {
             "PATH": os.environ.get("PATH", ""),
             "LANG": "C.UTF-8",

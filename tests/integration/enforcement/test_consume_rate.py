@@ -37,7 +37,8 @@ class Reader:
 
     def __init__(self, client: Client, topic: str) -> None:
         self.read: list[tuple[float, int]] = []
-        self._client, self._topic = client, topic
+        self._client = client
+        self._topic = topic
 
     def run(self, size: int) -> None:
         with self._client.consumer([self._topic]) as consumer:

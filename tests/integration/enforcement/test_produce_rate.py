@@ -36,7 +36,8 @@ class Load:
         self.waits: list[float] = []
         """Seconds from a message's send to its acknowledgement."""
         self.errors: list[BaseException] = []
-        self._topic, self._size = topic, size
+        self._topic = topic
+        self._size = size
         self._producer = client.producer(
             compression="none", linger_ms=5, batch_bytes=batch_bytes, buffer_bytes=buffer_bytes
         )

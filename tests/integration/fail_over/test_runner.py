@@ -74,7 +74,8 @@ class Runners:
     """Starts them, and ends what is left of them. They begin a round when something is new or they are woken."""
 
     def __init__(self, running: Service, database_url: str) -> None:
-        self._running, self._started = running, list[Runner]()
+        self._running = running
+        self._started = list[Runner]()
         self._configure(database_url=database_url, pipeline_interval_s=600)
 
     def _configure(self, **changes: Any) -> None:

@@ -19,7 +19,8 @@ class Reading(threading.Thread):
 
     def __init__(self, consumer: Consumer) -> None:
         super().__init__(daemon=True)
-        self.consumer, self.seen = consumer, dict[int, set[int]]()
+        self.consumer = consumer
+        self.seen = dict[int, set[int]]()
         self.ending = threading.Event()
         self.failure: BaseException | None = None
 

@@ -44,7 +44,9 @@ class Sender:
     """Sends numbered messages from a thread of its own within the block; then everything has been acknowledged."""
 
     def __init__(self, client: Client, topic: str, partitions: int = PARTITIONS) -> None:
-        self._client, self._topic, self._partitions = client, topic, partitions
+        self._client = client
+        self._topic = topic
+        self._partitions = partitions
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.deliveries: list[Delivery] = []

@@ -35,7 +35,8 @@ class Billing:
     """What a control plane would say of one tenant of a real cluster; anything in it may be altered."""
 
     def __init__(self, usage: Metered, tenant: Tenant) -> None:
-        self.usage, self.tenant = usage, tenant
+        self.usage = usage
+        self.tenant = tenant
         self.begins_ms = now_ms()
         self.ends_ms = 0
         self.pending_ms = 0
@@ -128,7 +129,8 @@ class Billing:
         self.documents[invoice] = document
         self._enter("invoice", invoice, document, end_ms)
         self.shown[invoice] = shown(document, [])
-        self.ends_ms, self.pending_ms = end_ms, 0
+        self.ends_ms = end_ms
+        self.pending_ms = 0
         return document
 
     def _enter(self, kind: str, name: str, document: dict[str, Any], at_ms: int) -> None:

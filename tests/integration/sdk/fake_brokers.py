@@ -113,7 +113,9 @@ class FakeBrokers:
 
 class _Listener(grpc.GenericRpcHandler):
     def __init__(self, brokers: FakeBrokers, broker: int) -> None:
-        self._brokers, self._cluster, self._broker = brokers, brokers.cluster, broker
+        self._brokers = brokers
+        self._cluster = brokers.cluster
+        self._broker = broker
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         method = handler_call_details.method

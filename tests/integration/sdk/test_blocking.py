@@ -369,7 +369,9 @@ class InterruptedAt:
     content_type = ""
 
     def __init__(self, number: int) -> None:
-        self.seen, self.number, self.armed = 0, number, True
+        self.seen = 0
+        self.number = number
+        self.armed = True
 
     def serialize(self, value: bytes) -> bytes:
         return value

@@ -34,7 +34,8 @@ class Before:
     """Stands before a consumer's collector: the first gathering does `first`, and finds nothing."""
 
     def __init__(self, collector: Any, first: Any) -> None:
-        self._collector, self._first = collector, first
+        self._collector = collector
+        self._first = first
 
     @property
     def found_malformed(self) -> Any:

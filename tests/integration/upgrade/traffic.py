@@ -24,7 +24,9 @@ class Traffic:
     """What one client sends and reads."""
 
     def __init__(self, client: Client, topic: str, group: str) -> None:
-        self.client, self.topic, self.group = client, topic, group
+        self.client = client
+        self.topic = topic
+        self.group = group
         self.ending = threading.Event()
         self.acknowledged: list[tuple[int, int, int, int]] = []
         self.read: list[tuple[int, int]] = []

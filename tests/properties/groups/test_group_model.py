@@ -21,7 +21,9 @@ class Life:
     """One member as a client lives it: what it owns by its own knowledge."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.epoch, self.owned = name, 0, tuple[TopicPartition, ...]()
+        self.name = name
+        self.epoch = 0
+        self.owned = tuple[TopicPartition, ...]()
         self.must_leave: set[TopicPartition] = set()
 
 

@@ -124,7 +124,8 @@ class LogMachine(RuleBasedStateMachine):
         self.miniature.start_over(self.end + offset)
         self.changed = True
         self.start = self.log.log_start_offset
-        self.batches, self.durable = [], 0
+        self.batches = []
+        self.durable = 0
         self.new_epoch()
 
     @rule()

@@ -41,7 +41,8 @@ class Model:
         self.replicas = [Miniature(settings=SETTINGS), Miniature(settings=SETTINGS)]
         for replica in self.replicas:
             replica.create()
-        self.leader, self.epoch = 0, 1
+        self.leader = 0
+        self.epoch = 1
         self.now_ms = NOW_MS
         self.monotonic_ms = 0
         self.committed: list[Batch] = []

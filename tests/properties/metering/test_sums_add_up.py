@@ -34,7 +34,8 @@ class Counting:
         self.random = random.Random(seed)
         self.increments = Increments(keys_max=self.random.choice((4, 9, 1_000)))
         self.now_ms = 1_000_000 * MINUTE_MS
-        self.told, self.taken = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+        self.told = Counter[tuple[str, ...]]()
+        self.taken = Counter[tuple[str, ...]]()
         self.tallies = [RequestTally(tenant, operation) for tenant in TENANTS for operation in OPERATIONS]
 
     def request(self) -> None:

@@ -164,7 +164,8 @@ class Broker:
         if not self.up:
             return
         self.drop_roles()
-        self.up, self.broker_epoch = False, 0
+        self.up = False
+        self.broker_epoch = 0
         self.high_watermark = self.checkpointed_watermark
         del self.log[self.durable :]
         kept, self.epochs, self.log = self.log, [], []
@@ -176,7 +177,10 @@ class Broker:
         if self.up or self.cluster.disks_lost:
             return
         self.cluster.disks_lost += 1
-        self.log, self.epochs, self.durable, self.log_start = [], [], 0, 0
+        self.log = []
+        self.epochs = []
+        self.durable = 0
+        self.log_start = 0
         self.checkpointed_watermark = self.high_watermark = 0
         self.emptied = True
         self.cluster.reached("disk lost")

@@ -114,7 +114,9 @@ class World:
         self.ends: list[str] = []
         self.seen: list[bytes] = []
         self.faults: list[BaseException] = []
-        self.began, self.release, self.finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.began = asyncio.Event()
+        self.release = asyncio.Event()
+        self.finished = asyncio.Event()
         self.internal = self.client = self.peer = ""
         self.broker = Peer(BrokerId(1), "")
         """The one whose listeners these are, at its peer listener."""

@@ -21,7 +21,8 @@ class Refused(Exception):
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code = code
+        self.message = message
 
 
 @dataclass(slots=True)
@@ -317,7 +318,8 @@ class ConsumeSession:
     """One consume stream at one broker. `pushes` gives frames until there is nothing to push."""
 
     def __init__(self, cluster: FakeCluster, broker: int) -> None:
-        self._cluster, self._broker = cluster, broker
+        self._cluster = cluster
+        self._broker = broker
         self.opened: dict[int, _Open] = {}
         self._errors: list[log_pb2.ConsumePush] = []
         self.credit_returned = 0

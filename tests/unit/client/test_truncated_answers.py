@@ -14,7 +14,9 @@ class Truncation:
     """The next answer of one method is cut short, or `answer`."""
 
     def __init__(self, cluster: FakeCluster, method: str, answer: bytes = b"\x0a\x7f") -> None:
-        self._call, self._method, self._answer = cluster.call, method, answer
+        self._call = cluster.call
+        self._method = method
+        self._answer = answer
         self.left = 1
         cluster.call = self.call  # type: ignore[method-assign]
 

@@ -15,7 +15,8 @@ class Process:
     """One that is asked whether it is healthy."""
 
     def __init__(self) -> None:
-        self.healthy, self.asked = True, 0
+        self.healthy = True
+        self.asked = 0
 
     def __call__(self) -> bool:
         self.asked += 1

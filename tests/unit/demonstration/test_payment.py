@@ -56,7 +56,8 @@ class _Hook(BaseHTTPRequestHandler):
 class _HookServer(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Hook)
-        self.heard, self.called = threading.Event(), (b"", "")
+        self.heard = threading.Event()
+        self.called = (b"", "")
 
 
 def test_a_customer_saves_a_method_and_pays_through_the_stand_in() -> None:

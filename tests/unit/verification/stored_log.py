@@ -103,7 +103,8 @@ class StoredLog:
         """What a declared loss does: the log ends at `offset`, and goes on from there."""
         kept = [index for index in range(len(self.stamps)) if self.stamp(index).end_offset <= offset]
         self.stamps, self.batches = self.stamps[: len(kept)], self.batches[: len(kept)]
-        self._odometer, self._digest = Odometer(), None
+        self._odometer = Odometer()
+        self._digest = None
         for index in kept:
             stamp = self.stamp(index)
             if stamp.flags & StampFlag.FIRST_OF_SEGMENT:

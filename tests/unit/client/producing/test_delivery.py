@@ -23,7 +23,9 @@ class Batch:
 
     def __init__(self, count: int = 1, error: PenstockError | None = None) -> None:
         self.callbacks: list[Any] = []
-        self.done, self.count, self.error = False, count, error
+        self.done = False
+        self.count = count
+        self.error = error
 
 
 def batch(count: int = 1, error: PenstockError | None = None) -> ProducerBatch:

@@ -190,7 +190,8 @@ class Open:
 
     def __init__(self, loop: SimLoop) -> None:
         self.clock = SimClock(loop)
-        self.tenants, self.stats = Tenants(), NodeStats()
+        self.tenants = Tenants()
+        self.stats = NodeStats()
         self.door = Gate(
             self.tenants.authenticator, self.clock, self.stats, lambda: 0.0, own_quotas, ConnectionTime()
         )

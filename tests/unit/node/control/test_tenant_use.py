@@ -38,10 +38,12 @@ class Broker:
     """Leads `orders` and the topic with the audit log of one tenant. Other brokers take `answer_s` to answer."""
 
     def __init__(self, answer_s: float = 0.0) -> None:
-        self.replicas, self.reports = ReplicaSet(), list[Report]()
+        self.replicas = ReplicaSet()
+        self.reports = list[Report]()
         self.keeps = self._leads(0, "orders")
         self._leads(1, AUDIT_TOPIC)
-        self.answer_s, self.took_s = answer_s, 0.0
+        self.answer_s = answer_s
+        self.took_s = 0.0
         self.image = SimpleNamespace(
             tenants={ACME: SimpleNamespace(quotas=TenantQuotas(storage_bytes_max=1_000))},
             controller_epoch=1, controller=ME, controller_id=ME, level=LEASES, topics={},

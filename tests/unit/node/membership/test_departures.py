@@ -20,7 +20,8 @@ class Written:
     """The metadata store, as the broker writes to it."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self.sizes = store, list[int]()
+        self._store = store
+        self.sizes = list[int]()
 
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
         assert len(compares) <= CHANGES_PER_TXN_MAX

@@ -63,7 +63,8 @@ class Session:
     """The metadata store's end: notes that it was ended, or cannot say whether it was."""
 
     def __init__(self, trouble: Exception | None) -> None:
-        self.trouble, self.ended = trouble, 0
+        self.trouble = trouble
+        self.ended = 0
 
     async def end(self) -> None:
         self.ended += 1
@@ -75,7 +76,8 @@ class Living:
     """A session that lives, and a store with the key of broker 0 as somebody left it."""
 
     def __init__(self, clock: Clock, mod_revision: int) -> None:
-        self._clock, self._mod_revision = clock, mod_revision
+        self._clock = clock
+        self._mod_revision = mod_revision
 
     async def keep_alive(self) -> None:
         self._clock.at_ms += 30

@@ -36,7 +36,8 @@ class Metered:
     """One partition that is led here, and rounds of metering."""
 
     def __init__(self, time: ConnectionTime | None = None) -> None:
-        self.replicas, self.clock = ReplicaSet(), Clock()
+        self.replicas = ReplicaSet()
+        self.clock = Clock()
         self.usage = Usage(self.clock)
         self.metering = metering_of(self.usage, self.clock, self.replicas, time)
         self.storage = Miniature(tail_bytes=1 << 22)

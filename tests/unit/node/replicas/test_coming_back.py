@@ -137,7 +137,9 @@ class Follower:
     """The replicas of one broker, of which one follows; its registration is the test's to give and to take."""
 
     def __init__(self, loop: SimLoop, medium: Medium | None = None) -> None:
-        self.leader, self.store, self.readings = LeadersEnd(), WillingStore(), Readings()
+        self.leader = LeadersEnd()
+        self.store = WillingStore()
+        self.readings = Readings()
         clock = SimClock(loop)
         self.disk = SimDisk(medium or Medium())
         environment = Environment(

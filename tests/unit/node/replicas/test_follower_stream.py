@@ -311,7 +311,8 @@ class Pushing:
     def __init__(self, body_bytes: int = 40, beat_ms: int = CONFIG.timings.watermark_beat_ms) -> None:
         self.broker = Miniature(tail_bytes=1 << 22)
         self.replica = led(self.broker)
-        self.wire, self.clock = Wire(), StillClock()
+        self.wire = Wire()
+        self.clock = StillClock()
         self._body_bytes = body_bytes
         self._config = replace(CONFIG, timings=replace(CONFIG.timings, watermark_beat_ms=beat_ms))
 

@@ -29,7 +29,9 @@ class Store:
     """One block, and what becomes of each transaction in turn: `lost`, `refused` or `applied`."""
 
     def __init__(self, key: str, record: model.PartitionRecord, outcomes: Sequence[str]) -> None:
-        self.key, self.record, self.revision = key, record, 1
+        self.key = key
+        self.record = record
+        self.revision = 1
         self.outcomes = list(outcomes)
         self.written: list[model.PartitionRecord] = []
         self.compared: list[Compare] = []

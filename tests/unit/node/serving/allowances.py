@@ -41,7 +41,9 @@ class GivenPaces:
         own_pace: Pace | None = None,
         topic_paces: Callable[[str], Sequence[Pace]] = lambda topic: (),
     ) -> None:
-        self.tenants, self.own, self._topics = pace, own_pace, topic_paces
+        self.tenants = pace
+        self.own = own_pace
+        self._topics = topic_paces
 
     def pace(self, limit: LimitKey) -> Pace | None:
         return None if limit.name == REQUEST_RATE else self.tenants

@@ -45,7 +45,8 @@ class BadSector:
         self.log = self
         self.on_commit: dict[object, object] = {}
         self.on_role: dict[object, object] = {}
-        self.is_read, self.may_fail = asyncio.Event(), asyncio.Event()
+        self.is_read = asyncio.Event()
+        self.may_fail = asyncio.Event()
         self.damage: list[str] = []
 
     def authorize(self, *_: object) -> None:

@@ -41,7 +41,8 @@ class Desk:
     def __init__(self, *, tenants: int, own: int) -> None:
         self.stats = NodeStats()
         self._loop: SimLoop | None = None
-        self.pace, self.own = Pace(tenants), own_of(own)
+        self.pace = Pace(tenants)
+        self.own = own_of(own)
         self.requests = RequestTurns(self._of, self._own_of, self, self.stats, Delays())
 
     def _of(self, limit: LimitKey) -> Pace | None:

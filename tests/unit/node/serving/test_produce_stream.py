@@ -46,7 +46,8 @@ class Slow:
     """A broker that has no replica here, and takes half a turn to find that out; its own clock."""
 
     def __init__(self, loop: SimLoop | None = None) -> None:
-        self.tenants, self.stats = Tenants(), NodeStats()
+        self.tenants = Tenants()
+        self.stats = NodeStats()
         self.gate = Gate(
             self.tenants.authenticator,
             self,

@@ -22,7 +22,8 @@ class Desk:
     """A tenant's requests on a loop's virtual clock."""
 
     def __init__(self, per_s: float) -> None:
-        self.stats, self.delays = NodeStats(), Delays()
+        self.stats = NodeStats()
+        self.delays = Delays()
         self._loop: SimLoop | None = None
         self.pace: Pace | None = Pace(int(per_s * REQUEST_UNITS))
         self.requests = RequestTurns(

@@ -222,8 +222,10 @@ class Reader:
     """One consume stream's look at topics; its own clock."""
 
     def __init__(self, **paces: Pace) -> None:
-        self.passed_ms, self.woken = 0.0, 0
-        self.paces, self._delays = paces, Delays()
+        self.passed_ms = 0.0
+        self.woken = 0
+        self.paces = paces
+        self._delays = Delays()
         given = GivenPaces(topic_paces=lambda topic: [self.paces[topic]] if topic in self.paces else [])
         allowance = allowances(self, NodeStats(), given, throttled=self._delays).to_consume(PRINCIPAL)
         self.reads = TopicReads(allowance, self._wake, self)

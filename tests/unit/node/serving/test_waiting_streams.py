@@ -97,7 +97,8 @@ class Broker:
         self._requests = RequestTurns(
             lambda limit: self.pace, lambda tenant, key_id, name: None, self, self.slow.stats, Delays()
         )
-        self._way, self._opened = way, {PRODUCE: self._produce, CONSUME: self._consume}
+        self._way = way
+        self._opened = {PRODUCE: self._produce, CONSUME: self._consume}
         self.faults: list[BaseException] = []
         service = Service(streams={"/s": self._serve}, calls={}, watches={}, enter=anyone, turn=at_once)
         self.listener = Listener(
