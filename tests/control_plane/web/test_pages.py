@@ -56,6 +56,7 @@ ARGUMENTS = {
     "name": "orders",
     "key": "key_nothing",
     "invoice": "inv_nothing",
+    "credit_note": "cn_nothing",
     "meter": "messages_in",
 }
 NEW_TOPIC = {
