@@ -124,6 +124,7 @@ def _arguments(house: House, route: str) -> list[str]:
         "topic": "top_binned",
         "key": ApiKey.objects.filter(tenant=house.tenant).latest("pk").public_id,
         "invoice": "inv_nothing",
+        "credit_note": "cn_nothing",
         "partition": "0",
         "offset": "0",
         "meter": "messages_in",
