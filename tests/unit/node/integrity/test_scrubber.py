@@ -29,6 +29,8 @@ from tests.unit.node.replicas.test_follower_stream import FOLLOWER, OTHER
 from tests.unit.node.replicas.uncommitted import COMMITTED, SEGMENT, WRITTEN, led_beyond_commit
 from tests.unit.node.storage import CONFIG
 
+pytestmark = pytest.mark.pure  # stand-ins for what mypyc gives a type
+
 SECOND_MS = 1_000
 COMMITTED_SEGMENTS = [0, SEGMENT]
 """Their base offsets."""

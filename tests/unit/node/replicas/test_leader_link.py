@@ -24,6 +24,8 @@ from tests.unit.log.miniature import Miniature
 from tests.unit.node.replicas.test_follower_stream import ME, OTHER, Wire, led
 from tests.unit.node.storage import CONFIG, committer_of
 
+pytestmark = pytest.mark.pure  # stand-ins for what mypyc gives a type
+
 COMMITTED, WRITTEN = 12, 20
 """What the follower knows to be committed, and the end of its log."""
 LEADER_EPOCH = 2

@@ -20,6 +20,8 @@ from tests.unit.node.replicas.uncommitted import COMMITTED, WRITTEN, led_beyond_
 from tests.unit.node.serving.test_follower_reads import COMMITTED as KNOWN_COMMITTED
 from tests.unit.node.serving.test_follower_reads import END, EPOCH, following
 
+pytestmark = pytest.mark.pure  # stand-ins for what mypyc gives a type
+
 
 def test_a_log_without_damage_is_whole_up_to_its_written_end() -> None:
     assert led_beyond_commit().sound_end_offset == WRITTEN
