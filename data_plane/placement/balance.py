@@ -33,6 +33,12 @@ _LOOKED_MAX = 48
 """Partitions compared for one move: those whose size is nearest to what is too much."""
 _SWAPPED_MAX = 12
 """Of each of two brokers, when partitions change places."""
+_CHAIN_MAX = 4
+"""Leaderships that one chain passes on."""
+_CHAINS_KEPT = 24
+"""Of each length, those that are made longer."""
+_CHAINS_FROM = 8
+"""Brokers that a chain may begin with, those with the most first."""
 _BETTER = 1e-9
 """Less is rounding."""
 
@@ -244,7 +250,7 @@ class _Evening:
         steps = 0
         while not leaders_only and len(self._state.moved) < self._moves_max and self._move_a_replica(means):
             pass
-        while steps < self._moves_max and self._move_a_leader(means):
+        while steps < self._moves_max and (self._move_a_leader(means) or self._pass_leaders_on(means)):
             steps += 1
 
     def _uneven(self, thing: int, means: _Values, percent: float) -> bool:
@@ -377,8 +383,57 @@ class _Evening:
             if holder in self._state.replicas[index]:
                 yield index
 
+    def _pass_leaders_on(self, means: _Values) -> bool:
+        """Where two brokers alone cannot help each other and the bound is passed: a chain, in which each broker takes
+        a leadership of the one before and gives another one on, if need be back to the first.
+        """
+        for thing in (LEADERS, BYTES_PER_S):
+            if self._uneven(thing, means, TRIGGER_PERCENT):
+                fullest, _ = self._extremes(thing, means)
+                for source in fullest[:_CHAINS_FROM]:
+                    chain = self._best_chain(source, means)
+                    if chain:
+                        self._lead(chain)
+                        return True
+        return False
+
+    def _best_chain(self, source: int, means: _Values) -> list[tuple[int, int, int]]:
+        best: tuple[float, list[tuple[int, int, int]]] = (_BETTER, [])
+        chains: list[list[tuple[int, int, int]]] = [[]]
+        for _ in range(_CHAIN_MAX):
+            longer = [
+                (self._gain_of_leaders(chain, means), chain)
+                for shorter in chains
+                for chain in self._made_longer(shorter, source)
+            ]
+            longer.sort(key=lambda known: (-known[0], known[1]))
+            if longer and longer[0][0] > best[0]:
+                best = longer[0]
+            chains = [chain for _, chain in longer if chain[-1][2] != source][:_CHAINS_KEPT]
+        return best[1]
+
+    def _made_longer(
+        self, chain: list[tuple[int, int, int]], source: int
+    ) -> Iterator[list[tuple[int, int, int]]]:
+        """With one more, of those that are about as much as what came, and of the smallest and largest."""
+        leader = chain[-1][2] if chain else source
+        passed = {index for index, _, _ in chain}
+        came = self._state.partitions[chain[-1][0]].bytes_per_s if chain else 0
+        led = self._led[leader]
+        able = dict.fromkeys(
+            [
+                *islice(_around(led, came), _SWAPPED_MAX),
+                *(index for _, index in (*led[:_SWAPPED_MAX], *led[-_SWAPPED_MAX:])),
+            ]
+        )
+        for index in able:
+            if index not in passed:
+                for holder in self._state.replicas[index]:
+                    if holder != leader and holder in self._sums:
+                        yield [*chain, (index, leader, holder)]
+
     def _gain_of_leaders(self, way: Sequence[tuple[int, int, int]], means: _Values) -> float:
-        touched = way[0][1:]
+        touched = sorted({number for _, *pair in way for number in pair})
         before = self._weight(touched, means)
         for index, _, leader in way:
             self._state.prefer(index, leader)

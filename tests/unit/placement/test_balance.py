@@ -190,5 +190,13 @@ def test_a_cluster_of_many_partitions_ends_within_the_bound(
     assert skew_of(held, brokers).worst <= TRIGGER_PERCENT
 
 
+def test_leaderships_are_passed_on_where_no_two_brokers_can_help_each_other() -> None:
+    # A broker that leads large ones stores none that the brokers which lead small ones could give it.
+    sizes = [115, 80]
+    held = weighed(plan(160, 3, views(8)), sizes, sizes)
+    after = rebalance(held, views(9)).after
+    assert max(after.leaders, after.bytes_per_s) <= TRIGGER_PERCENT
+
+
 def measured(replicas: tuple[int, ...], where: Mapping[int, Location]) -> tuple[int, int]:
     return unevenness(replicas, [where[n].zone for n in replicas], [where[n].host for n in replicas])

@@ -26,6 +26,7 @@ REFUSED = "refused"
 
 NO_PART: dict[str, str] = {
     "rewritten newest-inv.partitions.topic": "the name of a topic beside its id, which counts",
+    "rewritten newest-inv.issuer_number": "a later one of the series: which numbers others have is not shown",
     "rewritten newest-credit.number": "numbers of credit notes are the service's; the chain holds each note once",
     "rewritten newest-credit.cut_id": "at which cut a loss was seen: the brokers name the loss itself",
     "rewritten newest-credit.ranges.topic": "the name of a topic beside its id, which counts",
