@@ -19,8 +19,8 @@ def expected_month(tenant: Tenant, now: datetime) -> Expected | None:
     found = month_forecast(tenant, now)
     if found.cost is None:
         return None
-    now = now.astimezone(UTC)
-    closed = Cut.objects.filter(tenant=tenant, period_end__gt=datetime(now.year, now.month, 1, tzinfo=UTC))
+    month = datetime(found.begins.year, found.begins.month, 1, tzinfo=UTC)
+    closed = Cut.objects.filter(tenant=tenant, period_end__gt=month)
     invoices = Invoice.objects.filter(cut__in=closed, total_micro__isnull=False)
     invoiced = without_void(invoices).aggregate(total=Sum("total_micro"))["total"]
     priced = found.cost.expected if found.is_tested else found.cost.low

@@ -145,12 +145,15 @@ class TenantAnomaly:
 
 
 def month_forecast(tenant: Tenant, now: datetime) -> MonthForecast:
-    """The tenant's running period to the end of the UTC month of `now`."""
-    now = now.astimezone(UTC)
+    """The tenant's running period to the end of the UTC month of `now`; of the next month where the period before was
+    closed since then.
+    """
+    runs_from = running_begins(tenant)
+    now = max(now, runs_from).astimezone(UTC)
     today = now.date()
     running, left = _running_day(now)
     month = datetime(today.year, today.month, 1, tzinfo=UTC)
-    begins = max(running_begins(tenant), month)
+    begins = max(runs_from, month)
     ends = (month + timedelta(days=32)).replace(day=1)
     first = today - timedelta(days=forecasting.HISTORY_DAYS_MAX)
     days = _days(tenant, min(first, begins.date()), today)

@@ -186,7 +186,7 @@ def test_a_forecast_without_enough_days_counts_with_its_low_end(
         expected=SimpleNamespace(total_micro=2),
     )
     for is_tested, micro in ((False, 1), (True, 2)):
-        found = SimpleNamespace(cost=cost, is_tested=is_tested)
+        found = SimpleNamespace(cost=cost, is_tested=is_tested, begins=NOW)
         monkeypatch.setattr(expected_costs, "month_forecast", lambda tenant, now, found=found: found)
         expected = expected_month(house.tenant, NOW)
         assert expected is not None and expected.cost_micro == micro
@@ -197,8 +197,11 @@ def test_what_ended_as_the_month_began_and_what_others_owe_is_not_of_this_month(
 ) -> None:
     priced = SimpleNamespace(total_micro=1)
     cost = SimpleNamespace(book=SimpleNamespace(currency="USD"), low=priced, expected=priced)
-    found = SimpleNamespace(cost=cost, is_tested=True)
-    monkeypatch.setattr(expected_costs, "month_forecast", lambda tenant, now: found)
+
+    def forecast(tenant: Tenant, now: datetime) -> SimpleNamespace:
+        return SimpleNamespace(cost=cost, is_tested=True, begins=now.astimezone(UTC))
+
+    monkeypatch.setattr(expected_costs, "month_forecast", forecast)
     first = datetime(2026, 11, 1, tzinfo=UTC)
     book = PriceBook.objects.get()
 

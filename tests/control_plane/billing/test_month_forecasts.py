@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from billing import month_forecasts, price_actions
 from billing.forecasting import Basis
-from billing.models import CutUsage, DataSetRun, DataSetState, Invoice, PriceBook, UsageDay
+from billing.models import Cut, CutUsage, DataSetRun, DataSetState, Invoice, PriceBook, UsageDay
 from billing.terms_actions import change_terms
 from penstock.rules import rating
 from penstock.rules.meters import BYTES_OTHER_ZONE
@@ -208,6 +208,17 @@ def test_the_last_moment_of_a_month_has_a_last_day(acme: Tenant) -> None:
     found = month_forecasts.month_forecast(acme, datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC))
     assert found.ends == datetime(2027, 1, 1, tzinfo=UTC)
     assert [day.day for day in found.meters[0].coming.days] == [date(2026, 12, 31)]
+
+
+def test_a_month_that_is_closed_while_it_is_looked_at_is_followed_by_the_next(
+    world: World, acme: Tenant
+) -> None:
+    used_evenly(acme, 60)
+    ends = datetime(2026, 12, 1, tzinfo=UTC)
+    Cut.objects.create(tenant=acme, period_start=ends - timedelta(days=30), period_end=ends)
+    found = month_forecasts.month_forecast(acme, ends - timedelta(milliseconds=1))
+    assert (found.begins, found.ends) == (ends, datetime(2027, 1, 1, tzinfo=UTC))
+    assert found.cost is not None
 
 
 # -- anomalies ----------------------------------------------------------------------------------------------
