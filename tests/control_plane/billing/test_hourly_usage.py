@@ -2,13 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
+from billing import hourly_usage
 from control_plane import config
+from penstock.contract.errors import InvalidRequest
+from spark_usage import gold
 from tenants.models import ApiKey
 from tenants.roles import Standing
 from tests.control_plane.billing.publishing import publish_windows
@@ -121,6 +124,18 @@ def test_hours_minutes_and_principals_add_up_to_what_days_and_topics_say(house: 
         for by in ("topic,minute", "hour", "principal", "topic,principal", "day,principal"):
             rows = items(house, f"by={by}&from={day}&to={day + timedelta(days=1)}")
             assert sums(rows) == {(): by_day[str(day),]}, (day, by)
+
+
+@pytest.mark.parametrize(
+    "time_of_day", [timedelta(0), timedelta(hours=13), timedelta(days=1, microseconds=-1)]
+)
+def test_minutes_are_asked_for_from_the_oldest_day_on_that_the_pipeline_keeps(time_of_day: timedelta) -> None:
+    oldest = datetime.combine(date.fromisoformat(gold.oldest_minute_window(str(TODAY))), time.min, UTC)
+    assert oldest == MIDNIGHT - timedelta(days=2), "three days, today included"
+    minute, now = timedelta(minutes=1), MIDNIGHT + time_of_day
+    assert hourly_usage.asked_for(["minute"], oldest, oldest + minute, now).first == oldest
+    with pytest.raises(InvalidRequest, match=f"minutes are kept from {oldest:%Y-%m-%d}T00:00:00Z on"):
+        hourly_usage.asked_for(["minute"], oldest - minute, oldest + minute, now)
 
 
 def test_a_principal_has_the_name_that_costs_give_it(house: House) -> None:
