@@ -27,7 +27,7 @@ Field = Literal["announced_to", "withdrawal_announced_to"]
 _ACTIONS: Mapping[Field, str] = MappingProxyType(
     {"announced_to": "sla_exclusion.create", "withdrawal_announced_to": "sla_exclusion.withdraw"}
 )
-"""What the audit log of each tenant up to the field's has."""
+"""The action of the entry that each tenant up to the field's has in its audit log."""
 ANNOUNCED_MAX = 200
 """Tenants whose audit logs get an exclusion in one call: the rest with the next bill runs."""
 ANNOUNCED_FOR = timedelta(days=800)
@@ -97,8 +97,8 @@ def tell_tenants(now: datetime) -> int:
     of_all = ServiceExclusion.objects.filter(tenant=None, until_at__gt=now - ANNOUNCED_FOR).order_by("pk")
     for row in of_all:
         for field in _fields(row):
-            untold, tell = _unannounced(row, field), partial(_tell, row.public_id)
-            count += setbacks.each(ANNOUNCING, untold, tell, most=ANNOUNCED_MAX - count)
+            unannounced, tell = _unannounced(row, field), partial(_tell, row.public_id)
+            count += setbacks.each(ANNOUNCING, unannounced, tell, most=ANNOUNCED_MAX - count)
             _advance(row, field)
             if count >= ANNOUNCED_MAX:
                 return count
@@ -133,7 +133,7 @@ def _concerned(row: ServiceExclusion, field: Field) -> QuerySet[Tenant]:
 
 
 def _unannounced(row: ServiceExclusion, field: Field) -> QuerySet[Tenant]:
-    """Those of them whose audit log does not have it."""
+    """The concerned tenants whose audit log does not have it."""
     return audited.without_entry(_concerned(row, field), action=_ACTIONS[field], object_id=row.public_id)
 
 
@@ -152,10 +152,10 @@ def _tell(public_id: str, tenant: Tenant) -> None:
 
 
 def _advance(row: ServiceExclusion, field: Field) -> None:
-    """No tenant before the first that was not told is looked at again."""
-    untold = _unannounced(row, field).first()
-    told = _concerned(row, field)
-    last = (told if untold is None else told.filter(pk__lt=untold.pk)).last()
+    """No tenant before the first unannounced one is looked at again."""
+    first = _unannounced(row, field).first()
+    announced = _concerned(row, field)
+    last = (announced if first is None else announced.filter(pk__lt=first.pk)).last()
     if last is not None:
         ServiceExclusion.objects.filter(pk=row.pk, **{f"{field}__lt": last.pk}).update(**{field: last.pk})
 

@@ -25,8 +25,8 @@ _SPAN = {MINUTE: timedelta(hours=1), HOUR: timedelta(days=1), "": timedelta(days
 """Of an answer, where `from` is not given."""
 MINUTE_DAYS = 3
 """Minutes are kept of so many days, today included."""
-GROUPS_HELD = 4
-"""So many times the groups of a page are held while rows are read: then those that come behind the page go."""
+GROUPS_AT_ONCE = 4
+"""So many times the groups of a page are in memory while rows are read: then those that come behind the page go."""
 _DAY = timedelta(days=1)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 Key = tuple[int | str, ...]
@@ -111,7 +111,7 @@ def groups_after(
                     continue
                 meters = groups.setdefault(key, {})
                 meters[row["meter"]] = meters.get(row["meter"], 0) + row["quantity"]
-                if len(groups) > GROUPS_HELD * most:
+                if len(groups) > GROUPS_AT_ONCE * most:
                     *first, behind = sorted(groups)[: most + 1]
                     groups = {key: groups[key] for key in first}
         return groups

@@ -91,20 +91,20 @@ def usage(
 
 def _add_renamed(groups: _Groups, parts: _Parts, by: Sequence[str], renamed: Sequence[str]) -> None:
     """Usage of topics that had several names, of all groups: what is billed counts once, under a name that is shown."""
-    place = by.index("topic")
+    position = by.index("topic")
     of_topics: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
     for name, rows in parts:
         for *key, topic_id, meter, total in _sums(
             rows.filter(topic_id__in=renamed), *by, "topic_id", "meter"
         ):
-            topic = key.pop(place)
+            topic = key.pop(position)
             by_name = of_topics.setdefault((*key, topic_id, meter), {})
             by_name.setdefault(topic, {"quantity": 0, "billed": 0})[name] += total
     for (*key, _, meter), by_name in of_topics.items():
         topic_names.name_as_shown(by_name.values())
         for topic, numbers in by_name.items():
             if any(numbers.values()):
-                there = _numbers(groups, (*key[:place], topic, *key[place:]), meter)
+                there = _numbers(groups, (*key[:position], topic, *key[position:]), meter)
                 for name, total in numbers.items():
                     there[name] += total
 
@@ -114,7 +114,8 @@ def _numbers(groups: _Groups, group: tuple[Any, ...], meter: str) -> dict[str, i
 
 
 def _sums(rows: QuerySet[Any, Any], *columns: str) -> QuerySet[Any, Any]:
-    return rows.values_list(*columns).annotate(total=Sum("quantity")).order_by(*columns)
+    summed: QuerySet[Any, Any] = rows.values_list(*columns).annotate(total=Sum("quantity"))
+    return summed.order_by(*columns)
 
 
 def usage_groups(

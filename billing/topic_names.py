@@ -25,9 +25,9 @@ def renamed_topics(tenant: Tenant) -> list[str]:
 
 
 def name_as_shown(by_name: Iterable[dict[str, int]]) -> None:
-    """Of one topic, `quantity` and `billed` under each name: what is billed under a name that has less usage counts for
-    those that have more. Names of invoices do not change, and those of usage may: a day's records that crossed names
-    are billed under the last one.
+    """Change `billed` beside `quantity` under each name of one topic: what is billed under a name that has less usage
+    counts for those that have more. Names on invoices do not change, and those of usage may: a day of records whose
+    names crossed is billed under the last one.
     """
     numbers = list(by_name)
     for under in numbers:
