@@ -1,8 +1,10 @@
 """Takes time out of service levels: announced before it begins, bounded by the month, and in each audit log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from types import MappingProxyType
 from typing import Literal
 
 from django.db import transaction
@@ -10,7 +12,9 @@ from django.db.models import F, Q, QuerySet
 
 from billing.service_level_models import REASON_LENGTH_MAX, ServiceExclusion
 from control_plane.audit import actions as audit
+from control_plane.audit import queries as audited
 from control_plane.audit.actor import Actor, system
+from control_plane.processes import setbacks
 from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.allocation import month_after
@@ -18,8 +22,12 @@ from penstock.rules.service_levels import EXCLUDED_WINDOWS_MAX, WINDOW_S, window
 from tenants.models import Tenant
 
 ANNOUNCER = system("billing.sla")
+ANNOUNCING = "announcing exclusions"
 Field = Literal["announced_to", "withdrawal_announced_to"]
-"""The newest tenant whose audit log has it."""
+_ACTIONS: Mapping[Field, str] = MappingProxyType(
+    {"announced_to": "sla_exclusion.create", "withdrawal_announced_to": "sla_exclusion.withdraw"}
+)
+"""The action of the entry that each tenant up to the field's has in its audit log."""
 ANNOUNCED_MAX = 200
 """Tenants whose audit logs get an exclusion in one call: the rest with the next bill runs."""
 ANNOUNCED_FOR = timedelta(days=800)
@@ -81,15 +89,17 @@ def withdraw(actor: Actor, public_id: str, now: datetime) -> ServiceExclusion:
 
 
 def tell_tenants(now: datetime) -> int:
-    """Write exclusions of all tenants, and their withdrawals, into each tenant's audit log, at most `ANNOUNCED_MAX`
-    entries. Returns how many. What was written is not written again, however often this stops and begins.
+    """Write exclusions of all tenants, and their withdrawals, into each tenant's audit log: `ANNOUNCED_MAX` times
+    at most. Returns how often. What was written is not written again, however often this stops and begins. A tenant
+    whose entry cannot be written rests (`setbacks`), and keeps no other from hearing.
     """
     count = 0
     of_all = ServiceExclusion.objects.filter(tenant=None, until_at__gt=now - ANNOUNCED_FOR).order_by("pk")
     for row in of_all:
         for field in _fields(row):
-            for tenant in _unannounced(row, field)[: ANNOUNCED_MAX - count]:
-                count += _tell(row.public_id, tenant, field)
+            unannounced, tell = _unannounced(row, field), partial(_tell, row.public_id)
+            count += setbacks.each(ANNOUNCING, unannounced, tell, most=ANNOUNCED_MAX - count)
+            _advance(row, field)
             if count >= ANNOUNCED_MAX:
                 return count
     return count
@@ -113,29 +123,41 @@ def _fields(row: ServiceExclusion) -> tuple[Field, ...]:
     return ("announced_to",) if row.withdrawn_at is None else ("announced_to", "withdrawal_announced_to")
 
 
-def _unannounced(row: ServiceExclusion, field: Field) -> QuerySet[Tenant]:
-    """Tenants whose reports name the exclusion, also those that came after its announcement; not those that came once
-    it was over or withdrawn.
+def _concerned(row: ServiceExclusion, field: Field) -> QuerySet[Tenant]:
+    """Tenants behind the field's whose reports name the exclusion, also those that came after its announcement; not
+    those that came once it was over or withdrawn.
     """
     ends = row.until_at if row.withdrawn_at is None else min(row.until_at, row.withdrawn_at)
     tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(purged_at=None)
     return tenants.filter(created_at__lt=ends, pk__gt=getattr(row, field)).order_by("pk")
 
 
-def _tell(public_id: str, tenant: Tenant, field: Field) -> int:
-    """One transaction a tenant: no request waits for the logs of all."""
+def _unannounced(row: ServiceExclusion, field: Field) -> QuerySet[Tenant]:
+    """The concerned tenants whose audit log does not have it."""
+    return audited.without_entry(_concerned(row, field), action=_ACTIONS[field], object_id=row.public_id)
+
+
+def _tell(public_id: str, tenant: Tenant) -> None:
+    """Write all that the tenant's log lacks of it, in its own transaction: no request waits for the logs of all."""
     with locked(public_id) as row:
-        if getattr(row, field) >= tenant.pk:
-            return 0
-        audit.record(
-            ANNOUNCER,
-            tenant=tenant.public_id,
-            action="sla_exclusion.create" if field == "announced_to" else "sla_exclusion.withdraw",
-            object_id=row.public_id,
-            after=_said(row),
-        )
-        ServiceExclusion.objects.filter(pk=row.pk).update(**{field: tenant.pk})
-        return 1
+        for field in _fields(row):
+            if _unannounced(row, field).filter(pk=tenant.pk).exists():
+                audit.record(
+                    ANNOUNCER,
+                    tenant=tenant.public_id,
+                    action=_ACTIONS[field],
+                    object_id=row.public_id,
+                    after=_said(row),
+                )
+
+
+def _advance(row: ServiceExclusion, field: Field) -> None:
+    """No tenant before the first unannounced one is looked at again."""
+    first = _unannounced(row, field).first()
+    announced = _concerned(row, field)
+    last = (announced if first is None else announced.filter(pk__lt=first.pk)).last()
+    if last is not None:
+        ServiceExclusion.objects.filter(pk=row.pk, **{f"{field}__lt": last.pk}).update(**{field: last.pk})
 
 
 def exclusion_of(public_id: str) -> ServiceExclusion:

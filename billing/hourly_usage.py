@@ -25,8 +25,8 @@ _SPAN = {MINUTE: timedelta(hours=1), HOUR: timedelta(days=1), "": timedelta(days
 """Of an answer, where `from` is not given."""
 MINUTE_DAYS = 3
 """Minutes are kept of so many days, today included."""
-GROUPS_MAX = 20_000
-"""Of an answer, all of its pages together where they are not in the order of time."""
+GROUPS_AT_ONCE = 4
+"""So many times the groups of a page are in memory while rows are read: then those that come behind the page go."""
 _DAY = timedelta(days=1)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 Key = tuple[int | str, ...]
@@ -80,13 +80,15 @@ def groups_after(
     opened: Opened, tenant: Tenant, asked: Asked, after: Key | None, most: int
 ) -> list[dict[str, Any]]:
     """The groups that follow the one with this key (None: the first of all) in the order of their keys: at most `most`,
-    with their meters. Reads no further in time than they need where the time comes first. Raises `InvalidRequest`, and
-    `BrokerUnavailable`.
+    with their meters. Reads no further in time than they need where the time comes first, and memory does not grow with
+    the groups that follow. Raises `InvalidRequest`, and `BrokerUnavailable`.
     """
     known = principals_by_number(tenant) if PRINCIPAL in asked.by else {}
 
     def fold(rows: Rows) -> dict[Key, dict[str, int]]:
         groups: dict[Key, dict[str, int]] = {}
+        # The page is full before this group: it and all that follow are on a later one.
+        behind: Key | None = None
         in_order = asked.by[0] in _TIMES
         last = asked.end - timedelta(microseconds=1)
         for window in rows.windows(first=_text(asked.first)[:10], end=_text(last)):
@@ -105,11 +107,13 @@ def groups_after(
                     PRINCIPAL: principal_of(row.get(PRINCIPAL, 0), known),
                 }
                 key = tuple(names[name] for name in asked.by)
-                if after is None or key > after:
-                    meters = groups.setdefault(key, {})
-                    meters[row["meter"]] = meters.get(row["meter"], 0) + row["quantity"]
-                    if len(groups) > GROUPS_MAX:
-                        raise InvalidRequest(f"by: more than {GROUPS_MAX} groups; name less time")
+                if (after is not None and key <= after) or (behind is not None and key >= behind):
+                    continue
+                meters = groups.setdefault(key, {})
+                meters[row["meter"]] = meters.get(row["meter"], 0) + row["quantity"]
+                if len(groups) > GROUPS_AT_ONCE * most:
+                    *first, behind = sorted(groups)[: most + 1]
+                    groups = {key: groups[key] for key in first}
         return groups
 
     groups = data_set_rows.read(opened, f"usage_{MINUTE if asked.fine == MINUTE else HOUR}", fold)

@@ -59,6 +59,7 @@ def _context(invoice: Invoice, issuer: paper.Issuer, standing: Standing) -> dict
     return {
         **paper.parties(document, issuer, invoice.tenant.name),
         "issuer_number": "" if document.issuer_number is UNSET else document.issuer_number,
+        "payment_reference": invoice.payment_reference,
         "bank_lines": issuer.bank_lines if standing.open_micro else (),
         "state": standing.state,
         "open": money(standing.open_micro) if standing.state and not standing.void else "",

@@ -302,6 +302,11 @@ class Invoice(models.Model):
             ),
         )
 
+    @property
+    def payment_reference(self) -> str:
+        """What a payer names at the bank: the issuer's number, or the id of an invoice from before such numbers."""
+        return self.issuer_number or self.public_id
+
 
 class InvoiceLine(Immutable):
     """The amount of one meter in the period. Its evidence is the cut's usage of that meter."""

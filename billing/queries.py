@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from django.db.models import Count, F, Prefetch, QuerySet, Sum
 from django.db.models.fields.tuple_lookups import TupleGreaterThanOrEqual, TupleLessThanOrEqual
 
+from billing import topic_names
 from billing.completeness import PartitionRef, Vector
 from billing.models import (
     BillingEntry,
@@ -38,6 +39,10 @@ from penstock.verification.measured_check import asks_for_earlier
 from tenants.models import Tenant
 
 Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
+_Groups = dict[tuple[Any, ...], dict[str, dict[str, int]]]
+"""Group -> meter -> `quantity` and `billed`."""
+_Parts = tuple[tuple[str, QuerySet[Any, Any]], ...]
+"""Which of these numbers the rows add to."""
 
 GROUPS = ("topic", "day")
 SLA_VALID_MIN = 20
@@ -64,19 +69,15 @@ def usage(
     measured = _in_days(MeasuredDay.objects.filter(tenant=tenant), first, end)
     if only is not None and not only:
         return []
-    if by and only:
-        shown = _up_to(_from(shown, by, only[0]), by, only[-1])
-        invoiced = _up_to(_from(invoiced, by, only[0]), by, only[-1])
-        measured = _up_to(_from(measured, by, only[0]), by, only[-1])
-    groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
-    parts: tuple[tuple[str, QuerySet[Any, Any]], ...] = (
-        ("quantity", shown), ("billed", invoiced), ("billed", measured),
-    )  # fmt: skip
+    renamed = topic_names.renamed_topics(tenant) if "topic" in by else []
+    groups: _Groups = {}
+    parts: _Parts = (("quantity", shown), ("billed", invoiced), ("billed", measured))
     for name, rows in parts:
-        summed = rows.values_list(*by, "meter").annotate(total=Sum("quantity")).order_by(*by, "meter")
-        for *key, meter, total in summed:
-            meters = groups.setdefault(tuple(key), {})
-            meters.setdefault(meter, {"quantity": 0, "billed": 0})[name] = total
+        of_page = _up_to(_from(rows, by, only[0]), by, only[-1]) if by and only else rows
+        for *key, meter, total in _sums(of_page.exclude(topic_id__in=renamed), *by, "meter"):
+            _numbers(groups, tuple(key), meter)[name] += total
+    if renamed:
+        _add_renamed(groups, parts, by, renamed)
     items = []
     for group in sorted(groups) if only is None else (group for group in only if group in groups):
         meters = groups[group]
@@ -86,6 +87,35 @@ def usage(
             numbers["provisional"] = numbers["quantity"] - numbers["billed"]
         items.append({**dict(zip(by, group, strict=True)), "meters": dict(sorted(meters.items()))})
     return items
+
+
+def _add_renamed(groups: _Groups, parts: _Parts, by: Sequence[str], renamed: Sequence[str]) -> None:
+    """Usage of topics that had several names, of all groups: what is billed counts once, under a name that is shown."""
+    position = by.index("topic")
+    of_topics: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
+    for name, rows in parts:
+        for *key, topic_id, meter, total in _sums(
+            rows.filter(topic_id__in=renamed), *by, "topic_id", "meter"
+        ):
+            topic = key.pop(position)
+            by_name = of_topics.setdefault((*key, topic_id, meter), {})
+            by_name.setdefault(topic, {"quantity": 0, "billed": 0})[name] += total
+    for (*key, _, meter), by_name in of_topics.items():
+        topic_names.name_as_shown(by_name.values())
+        for topic, numbers in by_name.items():
+            if any(numbers.values()):
+                there = _numbers(groups, (*key[:position], topic, *key[position:]), meter)
+                for name, total in numbers.items():
+                    there[name] += total
+
+
+def _numbers(groups: _Groups, group: tuple[Any, ...], meter: str) -> dict[str, int]:
+    return groups.setdefault(group, {}).setdefault(meter, {"quantity": 0, "billed": 0})
+
+
+def _sums(rows: QuerySet[Any, Any], *columns: str) -> QuerySet[Any, Any]:
+    summed: QuerySet[Any, Any] = rows.values_list(*columns).annotate(total=Sum("quantity"))
+    return summed.order_by(*columns)
 
 
 def usage_groups(

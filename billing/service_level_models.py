@@ -112,7 +112,7 @@ class ServiceExclusion(models.Model):
     created_at = models.DateTimeField()
     """When it was announced."""
     announced_to = models.BigIntegerField(default=0)
-    """Of all tenants: the last one, by its row, whose audit log says it. Those made later read it in their reports."""
+    """Of all tenants: each up to this one, by its row, has it in its audit log. Of those behind, the logs say it."""
     withdrawal_announced_to = models.BigIntegerField(default=0)
     """The same of its end."""
 

@@ -19,6 +19,7 @@ def issued(
     currency: str,
     due_at: datetime,
     bank_lines: Sequence[str],
+    payment_reference: str,
 ) -> Letter:
     """With the invoice as PDF. `bank_lines`: where it is paid by bank."""
     amount = f"{grouped_amount(open_micro, minor_digits)} {currency}"
@@ -28,7 +29,7 @@ def issued(
         else f"Invoice {number} of {tenant} is attached. Nothing of it is to be paid."
     ]
     if open_micro and bank_lines:
-        paragraphs.append(f"By bank pay to {', '.join(bank_lines)}, with the reference {number}.")
+        paragraphs.append(f"By bank pay to {', '.join(bank_lines)}, with the reference {payment_reference}.")
     return Letter(
         subject=f"Invoice {number} of {tenant}",
         paragraphs=tuple(paragraphs),

@@ -37,6 +37,7 @@ def send_invoice(receivable: str) -> None:
             currency=row.currency,
             due_at=locked.due_at,
             bank_lines=config.current().invoices.bank_lines,
+            payment_reference=row.invoice.payment_reference,
         )
         attachment = Attachment(name=f"{number.replace(' ', '-')}.pdf", kind="application/pdf", content=pdf)
         for address in to:

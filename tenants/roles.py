@@ -160,6 +160,14 @@ def may_hold(role: Role | None, *, verifies: bool) -> bool:
     return role in KEY_ROLES or (verifies and role in VERIFYING_ROLES)
 
 
+def to_revoke(standing: Standing, *, verifies: bool) -> Permission:
+    """The permission that revoking a key takes; `verifies`: it proves invoices and does nothing else, so all who may
+    make such a key may revoke it.
+    """
+    makes_such = verifies and allowed(standing, Permission.INVOICES_VERIFY)
+    return Permission.INVOICES_VERIFY if makes_such else Permission.KEYS_WRITE
+
+
 def allowed(standing: Standing, permission: Permission) -> bool:
     """May a caller of this standing do it?"""
     return standing in TABLE[permission]

@@ -86,12 +86,7 @@ def in_tenant(
                 return _to_second_factor(request, access)
             request.access = access  # type: ignore[attr-defined]
             for permission in permissions:
-                request.asked = permission  # type: ignore[attr-defined]
-                if not access.may(permission):
-                    raise Forbidden(
-                        f"{permission.value} is not for {access.standing.value}; "
-                        f"an owner of {access.tenant.name} can help"
-                    )
+                require(request, access, permission)
             response = view(request, access, *args, **kwargs)
             if request.method in ("GET", "HEAD") and response.status_code < 300:
                 for permission in audited.SENSITIVE_READS.intersection(permissions):
@@ -101,6 +96,15 @@ def in_tenant(
         return guarded
 
     return decorate
+
+
+def require(request: HttpRequest, access: TenantAccess, permission: Permission) -> None:
+    """Raise `Forbidden` unless the person may do it; the tenant's audit log counts it then."""
+    request.asked = permission  # type: ignore[attr-defined]
+    if not access.may(permission):
+        raise Forbidden(
+            f"{permission.value} is not for {access.standing.value}; an owner of {access.tenant.name} can help"
+        )
 
 
 def count_refusal(request: HttpRequest) -> None:

@@ -193,11 +193,6 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/invoices/<str:invoice>/files/<str:form>", invoices.file, name="invoice-file"),
     path(f"{TENANT}/verifying-keys", verifying_keys.verifying_keys, name="verifying-keys"),
     path(f"{TENANT}/new-verifying-key", verifying_keys.new_verifying_key, name="new-verifying-key"),
-    path(
-        f"{TENANT}/verifying-keys/<str:key>/revoke",
-        verifying_keys.revoke_verifying_key,
-        name="revoke-verifying-key",
-    ),
     path(f"{TENANT}/credit-notes/<str:credit_note>.pdf", invoices.credit_note_file, name="credit-note-pdf"),
     path(f"{TENANT}/invoices/<str:invoice>/lines/<str:meter>", invoices.line_evidence, name="line-evidence"),
     path(f"{TENANT}/invoices/<str:invoice>/verify", invoices.verify, name="verify"),

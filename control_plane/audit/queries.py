@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from control_plane.audit.models import AuditEntry, AuditHead
 from penstock.contract.audit_entries import HASHED, NO_HASH, ChainCheck, facts
@@ -13,6 +13,7 @@ from penstock.contract.audit_entries import HASHED, NO_HASH, ChainCheck, facts
 IDS_OF_NAME_MAX = 1_000
 """Objects that had a name, one after another: so many of them are found by it."""
 _READ_AT_ONCE = 500
+Row = TypeVar("Row", bound=Model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,16 @@ Position = tuple[datetime, int]
 def entries(tenant: str) -> QuerySet[AuditEntry]:
     """The tenant's entries. `tenant` is a public id."""
     return AuditEntry.objects.filter(tenant=tenant)
+
+
+def without_entry(
+    rows: QuerySet[Row], *, action: str, object_id: str, by: str = "public_id"
+) -> QuerySet[Row]:
+    """The rows of tenants whose audit logs have no entry with this action about the object. `by`: the field that has
+    the tenant's public id.
+    """
+    entry = AuditEntry.objects.filter(tenant=OuterRef(by), object_id=object_id, action=action)
+    return rows.exclude(Exists(entry))
 
 
 def head(tenant: str) -> tuple[int, str]:

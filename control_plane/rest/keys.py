@@ -18,7 +18,7 @@ from penstock.contract import limits
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants.models import ApiKey
-from tenants.roles import Permission
+from tenants.roles import Permission, to_revoke
 
 
 class KeyInput(shapes.StrictSerializer):
@@ -248,12 +248,17 @@ class KeyView(TenantView):
     """A key that uses up the tenant's calls can be revoked."""
 
     def admit(self, request: Request) -> None:
-        own = self.caller.key
-        if request.method == "DELETE" and own is not None and own.public_id == self.kwargs["key"]:
-            # Who finds a key that leaked can end it, whatever it may do else: no right is gained by that.
-            self.access = access_of(self.caller, self.wanted_tenant(request))
+        if request.method != "DELETE":
+            super().admit(request)
             return
-        super().admit(request)
+        self.access = access_of(self.caller, self.wanted_tenant(request))
+        own, key = self.caller.key, self.kwargs["key"]
+        if own is not None and own.public_id == key:
+            # Who finds a key that leaked can end it, whatever it may do else: no right is gained by that.
+            return
+        # A key that is not there is refused as any other: those who may not revoke it do not hear which there are.
+        verifies = tenants.keys(self.tenant).filter(public_id=key, verifies=True).exists()
+        self.access.require(to_revoke(self.access.standing, verifies=verifies))
 
     @extend_schema(
         operation_id="keys_get",
@@ -271,7 +276,9 @@ class KeyView(TenantView):
         responses={200: ChangedKey, 202: ChangedKey, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, key: str) -> Response:
-        """Revoke a key. It is refused from now on, on open streams too. Every key may revoke itself."""
+        """Revoke a key. It is refused from now on, on open streams too. Every key may revoke itself, and
+        those who make keys that prove invoices may revoke each of those.
+        """
         row = tenants.key(self.tenant, key)
         with etags.unchanged(request, row):
             revoked = tenant_actions.revoke_key(self.actor, row)

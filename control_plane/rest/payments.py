@@ -37,6 +37,9 @@ class ReceivableShape(serializers.Serializer[Any]):
         source="invoice.issuer_number",
         help_text="The invoice's number over all tenants; empty: it is older than such numbers.",
     )
+    payment_reference = serializers.CharField(
+        source="invoice.payment_reference", help_text="What to name when it is paid by bank."
+    )
     state = serializers.ChoiceField(choices=STATES)
     currency = serializers.CharField()
     minor_digits = serializers.IntegerField(source="invoice.price_book.document.minor_digits")

@@ -275,6 +275,12 @@ def _print_receivable(row: dict[str, Any]) -> None:
         say("It is less than Stripe charges, and waits for a later invoice that carries it.")
     if row.get("carried_by"):
         say(f"It is collected with {row['carried_by']}.")
+    by_bank = row["state"] in ("open", "past_due") and not (
+        row["pay_url"] or row.get("waits") or row.get("carried_by")
+    )
+    # A service of before 0.2 says no reference.
+    if by_bank and row.get("payment_reference"):
+        say(f"Pay by bank with the reference {row['payment_reference']}.")
     if row["problem"]:
         say(f"Not collected: {row['problem']}")
     if row.get("retry_at"):

@@ -168,7 +168,6 @@ def watched_tenant() -> Watched:
     report = reports.make(tenant, MONTH)
     assert report is not None
     invoice, credit_note = _billed(tenant)
-    verifying_key, _ = access.create_verifying_key(ACTOR, tenant, name=f"{CANARY} verifying")
     return Watched(
         house=house,
         things={
@@ -178,7 +177,6 @@ def watched_tenant() -> Watched:
             "name": topic.name,
             "topic": binned.public_id,
             "key": key.public_id,
-            "verifying_key": verifying_key.public_id,
             "account": account.public_id,
             "group": group.public_id,
             "acl": acl.public_id,
@@ -550,8 +548,6 @@ def _pages() -> list[Any]:
 
 PAGES = _pages()
 _AS_IN_REST = {"member": "person"}
-_OF_PAGE = {("revoke-verifying-key", "key"): "verifying_key"}
-"""By page and part, where it is about one kind of what REST has together."""
 _OF_ANY = {"partition": "0", "offset": "0", "meter": "messages_in", "version": "0", "form": "csv"}
 _MADE_BY = {
     "restore-settings": "topic.create",
@@ -568,7 +564,7 @@ def page_of(watched: Watched, name: str, parts: list[str], *, tenant: str, real:
             made = AuditEntry.objects.filter(tenant=watched.tenant.public_id, action=_MADE_BY[name])
             values.append(str(made.order_by("sequence")[0].sequence))
             continue
-        kind = _OF_PAGE.get((name, part), _AS_IN_REST.get(part, part))
+        kind = _AS_IN_REST.get(part, part)
         thing = _OF_ANY.get(part) or watched.things[kind]
         values.append(thing if real or part in _OF_ANY else _like(thing))
     return reverse(f"web:{name}", args=[tenant, *values])

@@ -22,7 +22,7 @@ from tenants.models import ApiKey, Membership, Person
 from tenants.people import actions as people
 from tenants.people import queries
 from tenants.roles import KEY_ROLES, TABLE, Permission, Role, Standing
-from tests.control_plane.world import ACTOR, House, call, make_house
+from tests.control_plane.world import ACTOR, House, call, make_house, with_verifying_key
 
 pytestmark = pytest.mark.django_db
 
@@ -227,6 +227,36 @@ def test_a_developer_makes_no_key_that_reads_invoices(house: House) -> None:
         developer, scopes=[{"resource": "topic", "pattern": "prefix", "operations": ["verify"]}]
     )
     assert call("GET", "/v1/invoices", token=key).status == 403
+
+
+@pytest.mark.parametrize("standing", [Standing.OWNER, Standing.ADMIN, Standing.BILLING, Standing.AUDITOR])
+def test_who_may_make_a_verifying_key_may_revoke_each_of_the_tenant(house: House, standing: Standing) -> None:
+    token = house.credentials[standing]
+    made_by_owner = call(
+        "POST", "/v1/keys:verifying", {"name": "proof"}, token=house.credentials[Standing.OWNER]
+    ).body["id"]
+    assert call("DELETE", f"/v1/keys/{made_by_owner}", token=token).status in (200, 202)
+    assert ApiKey.objects.get(public_id=made_by_owner).revoked_at is not None
+
+
+@pytest.mark.parametrize("standing", [Standing.BILLING, Standing.AUDITOR, Standing.VERIFYING_KEY])
+def test_who_holds_no_key_revokes_none_that_does_more_than_prove_invoices(
+    house: House, standing: Standing
+) -> None:
+    with_keys, other = with_verifying_key(house), make_house("other")
+    token = with_keys.credentials[standing]
+    writer, _ = access.create_key(ACTOR, house.tenant, name="writer")
+    theirs, _ = access.create_verifying_key(ACTOR, other.tenant, name="proof")
+    ours, _ = access.create_verifying_key(ACTOR, house.tenant, name="proof")
+    refused = [writer.public_id, theirs.public_id, "key_none"]
+    if standing is Standing.VERIFYING_KEY:
+        refused.append(ours.public_id)
+    for key in refused:
+        assert call("DELETE", f"/v1/keys/{key}", token=token).status == 403, key
+    assert call("DELETE", f"/v1/keys/{theirs.public_id}", token=token, tenant=other.tenant).status == 404
+    for row in (writer, theirs, ours):
+        row.refresh_from_db()
+        assert row.revoked_at is None
 
 
 def test_a_verifying_key_stays_with_a_role_that_may_hold_it_and_ends_with_the_person(house: House) -> None:

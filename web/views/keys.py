@@ -17,13 +17,13 @@ from penstock.contract.errors import Forbidden, PenstockError
 from tenants import actions as tenant_actions
 from tenants import queries
 from tenants.models import ApiKey
-from tenants.roles import Permission
+from tenants.roles import Permission, to_revoke
 from web import notices
 from web.broker_access import own_keys
 from web.forms.console_form import posted
 from web.forms.keys import KeyForm
 from web.paging import page_of
-from web.tenant_access import TenantAccess, in_tenant
+from web.tenant_access import TenantAccess, in_tenant, require
 
 PER_PAGE = 50
 SOON = timedelta(days=7)
@@ -113,17 +113,14 @@ def rotate_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResp
     return shown_once(request, access, new, text.reveal(), old)
 
 
-@in_tenant(Permission.KEYS_WRITE)
+@in_tenant()
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResponse:
     """Revoke the key. It is refused from now on, on open streams too."""
-    return revoked(
-        request, access, queries.key(access.tenant, key), KeyList("Keys", access.url("keys"), "keys")
-    )
-
-
-def revoked(request: HttpRequest, access: TenantAccess, row: ApiKey, of: KeyList) -> HttpResponse:
-    """The question whether to revoke, or the list that comes after it."""
+    row = queries.key(access.tenant, key)
+    permission = to_revoke(access.standing, verifies=row.verifies)
+    require(request, access, permission)
+    of = proving_keys(access) if permission is Permission.INVOICES_VERIFY else all_keys(access)
     if request.method == "POST":
         revoked = tenant_actions.revoke_key(access.actor, row)
         delivered = in_request.deliver_now(tenant_actions.KIND_KEY, revoked.public_id, revoked.generation)
@@ -133,6 +130,15 @@ def revoked(request: HttpRequest, access: TenantAccess, row: ApiKey, of: KeyList
         return notices.put(redirect(of.url), text, "ok" if delivered else "caution")
     context = {"here": of.here, "list": of, "key": row, "state": state_of(row)}
     return render(request, "web/key_revoke.html", context)
+
+
+def all_keys(access: TenantAccess) -> KeyList:
+    return KeyList("Keys", access.url("keys"), "keys")
+
+
+def proving_keys(access: TenantAccess) -> KeyList:
+    """The list of keys that prove invoices, which roles see that see no other key."""
+    return KeyList("Keys that prove invoices", access.url("verifying-keys"), "invoices")
 
 
 def state_of(row: ApiKey) -> tuple[str, str]:
@@ -161,7 +167,7 @@ def shown_once(
     """The new key. Raises what the brokers refused it with for good; it is withdrawn then. `of`: the list it is in,
     where that is not the one of all keys.
     """
-    of = of or KeyList("Keys", access.url("keys"), "keys")
+    of = of or all_keys(access)
     withdraw = partial(actions.withdraw_key, access.actor, key)
     delivered = in_request.deliver_or_take_back(
         tenant_actions.KIND_KEY, key.public_id, key.generation, withdraw

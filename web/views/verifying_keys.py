@@ -1,4 +1,4 @@
-"""Keys that prove invoices and read no message: list, make (shown once), revoke, for the roles that may verify."""
+"""Keys that prove invoices and read no message: list and make (shown once), for the roles that may verify."""
 
 from datetime import timedelta
 
@@ -9,14 +9,14 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from control_plane.access import actions
 from control_plane.access import queries as key_queries
-from penstock.contract.errors import NotFound, PenstockError
+from penstock.contract.errors import PenstockError
 from tenants import queries
 from tenants.roles import Permission
 from web.forms.console_form import posted
 from web.forms.keys import VerifyingKeyForm
 from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
-from web.views.keys import PER_PAGE, KeyList, revoked, shown_once, state_of
+from web.views.keys import PER_PAGE, proving_keys, shown_once, state_of
 
 
 @in_tenant(Permission.INVOICES_VERIFY)
@@ -49,22 +49,8 @@ def new_verifying_key(request: HttpRequest, access: TenantAccess) -> HttpRespons
                 expires_at=None if form.days is None else timezone.now() + timedelta(days=form.days),
                 topic_prefix=form.cleaned_data["topic_prefix"],
             )
-            return shown_once(request, access, key, text.reveal(), of=_list(access))
+            return shown_once(request, access, key, text.reveal(), of=proving_keys(access))
         except PenstockError as error:
             form.refuse(error)
     context = {"here": "invoices", "form": form}
     return render(request, "web/verifying_key_new.html", context, status=form.status)
-
-
-@in_tenant(Permission.INVOICES_VERIFY)
-@require_http_methods(["GET", "HEAD", "POST"])
-def revoke_verifying_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResponse:
-    """Revoke a key that proves invoices; another one does not exist here."""
-    row = queries.key(access.tenant, key)
-    if not row.verifies:
-        raise NotFound(f"key {key[:64]!r}: no key that proves invoices has this id")
-    return revoked(request, access, row, _list(access))
-
-
-def _list(access: TenantAccess) -> KeyList:
-    return KeyList("Keys that prove invoices", access.url("verifying-keys"), "invoices")

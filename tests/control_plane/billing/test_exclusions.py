@@ -2,13 +2,20 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
 
 from billing import exclusion_actions, service_level_actions, service_level_pdf, service_level_reports
 from billing.service_level_models import ServiceExclusion
+from control_plane.audit import actions as audit_actions
 from control_plane.audit import queries as audit
+from control_plane.audit.actor import Actor
+from control_plane.audit.models import AuditEntry
+from control_plane.processes import setbacks
+from control_plane.processes.models import Setback
 from control_plane.rest.service_levels import ServiceLevelShape
 from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
 from tenants.models import Tenant
@@ -110,6 +117,43 @@ def test_a_tenant_that_comes_after_the_announcement_reads_it_in_its_audit_log(wo
     exclusion_actions.tell_tenants(END)
     assert told(young) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
     assert told(after) == [], "it was withdrawn before"
+
+
+def test_a_tenant_whose_log_takes_no_entry_keeps_no_other_from_hearing_and_hears_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, broken, behind = made(world, "before"), made(world, "broken"), made(world, "behind")
+    row = excluded(None, END, END + timedelta(hours=1), "moves the racks")
+    record = audit_actions.record
+
+    def failing_record(actor: Actor, *, tenant: str, **entry: Any) -> AuditEntry:
+        if tenant == broken.public_id:
+            raise RuntimeError("its head is locked")
+        return record(actor, tenant=tenant, **entry)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(audit_actions, "record", failing_record)
+        assert exclusion_actions.tell_tenants(FIRST) == 2
+        assert told(before) == told(behind) == ["sla_exclusion.create"]
+        exclusion_actions.withdraw(TESTER, row.public_id, END - timedelta(days=1))
+        assert exclusion_actions.tell_tenants(FIRST) == 2, "it rests, and the others go on"
+        assert setbacks.counts() == {exclusion_actions.ANNOUNCING: 1}
+        later = made(world, "later")
+        Tenant.objects.filter(pk=later.pk).update(created_at=FIRST)
+        assert exclusion_actions.tell_tenants(FIRST) == 1
+        Setback.objects.update(retry_at=timezone.now())
+        assert exclusion_actions.tell_tenants(FIRST) == 0
+    for tenant in (before, behind, later):
+        assert told(tenant) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
+    assert told(broken) == []
+    with pytest.raises(InvalidRequest, match="its audit log does not have exclusion"):
+        exclusion_actions.check_announced(broken, END, END + timedelta(days=1))
+    exclusion_actions.check_announced(behind, END, END + timedelta(days=1))
+    Setback.objects.update(retry_at=timezone.now())
+    assert exclusion_actions.tell_tenants(FIRST) == 1 and exclusion_actions.tell_tenants(FIRST) == 0
+    assert told(broken) == ["sla_exclusion.create", "sla_exclusion.withdraw"] and setbacks.counts() == {}
+    row.refresh_from_db()
+    assert row.announced_to == row.withdrawal_announced_to == later.pk, "no log is looked into any more"
 
 
 def test_no_month_is_posted_whose_exclusion_is_not_in_the_tenants_audit_log(world: World) -> None:

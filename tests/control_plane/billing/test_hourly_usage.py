@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import msgspec
@@ -10,6 +10,8 @@ import pytest
 
 from billing import hourly_usage
 from control_plane import config
+from penstock.contract.errors import InvalidRequest
+from spark_usage import gold
 from tenants.models import ApiKey
 from tenants.roles import Standing
 from tests.control_plane.billing.publishing import publish_windows
@@ -124,6 +126,18 @@ def test_hours_minutes_and_principals_add_up_to_what_days_and_topics_say(house: 
             assert sums(rows) == {(): by_day[str(day),]}, (day, by)
 
 
+@pytest.mark.parametrize(
+    "time_of_day", [timedelta(0), timedelta(hours=13), timedelta(days=1, microseconds=-1)]
+)
+def test_minutes_are_asked_for_from_the_oldest_day_on_that_the_pipeline_keeps(time_of_day: timedelta) -> None:
+    oldest = datetime.combine(date.fromisoformat(gold.oldest_minute_window(str(TODAY))), time.min, UTC)
+    assert oldest == MIDNIGHT - timedelta(days=2), "three days, today included"
+    minute, now = timedelta(minutes=1), MIDNIGHT + time_of_day
+    assert hourly_usage.asked_for(["minute"], oldest, oldest + minute, now).first == oldest
+    with pytest.raises(InvalidRequest, match=f"minutes are kept from {oldest:%Y-%m-%d}T00:00:00Z on"):
+        hourly_usage.asked_for(["minute"], oldest - minute, oldest + minute, now)
+
+
 def test_a_principal_has_the_name_that_costs_give_it(house: House) -> None:
     span = f"from={YESTERDAY}&to={TODAY + timedelta(days=1)}"
     rows = {row["principal"]: row for row in items(house, f"by=principal&{span}")}
@@ -193,12 +207,55 @@ def test_what_cannot_be_answered_is_refused_and_says_why(query: str, text: str, 
     assert answer.status == 400 and text in answer.body["detail"], answer.body
 
 
-def test_groups_are_bounded_and_time_in_order_is_read_no_further_than_the_page(
-    world: World, house: House, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("by", ["hour,topic,principal", "topic,hour", "principal,topic"])
+def test_an_hour_of_more_groups_than_pages_hold_is_read_page_by_page(
+    by: str, world: World, house: House
 ) -> None:
+    """Two rows a group, far from each other in their files and across a midnight."""
+    rows = [
+        used(
+            house,
+            MIDNIGHT,
+            "messages_in",
+            number + half,
+            topic=f"t-{number * 7_919 % 301:03}",
+            partition=half,
+        )
+        for half in (0, 1)
+        for number in range(301)
+    ]
+    night = MIDNIGHT - timedelta(hours=1)
+    publish_windows(
+        world.datasets,
+        "usage_hour",
+        {str(TODAY): rows, str(YESTERDAY): [{**row, "hour": night} for row in rows]},
+    )
+    span = f"by={by}&from={YESTERDAY}&to={TODAY + timedelta(days=1)}"
+    whole = items(house, f"{span}&limit=1000")
+    assert len(whole) == (602 if "hour" in by else 301)
+    assert sums(whole) == {(): {"messages_in": 2 * 2 * sum(range(301)) + 2 * 301}}
+    paged, cursor = [], ""
+    while cursor is not None:
+        body = ask(house, f"{span}&limit=30{cursor and f'&cursor={cursor}'}").body
+        paged += body["items"]
+        cursor = body["next"]
+    assert paged == whole
+
+
+def test_an_hour_of_twenty_thousand_groups_is_answered_with_its_first_page(
+    world: World, house: House
+) -> None:
+    rows = [
+        used(house, MIDNIGHT, "messages_in", 1, topic=f"t-{number:05}", principal=number)
+        for number in range(20_001, 0, -1)
+    ]
+    publish_windows(world.datasets, "usage_hour", {str(TODAY): rows})
+    span = f"by=hour,topic,principal&from={TODAY}&to={TODAY + timedelta(days=1)}"
+    assert [item["topic"] for item in items(house, f"{span}&limit=3")] == ["t-00001", "t-00002", "t-00003"]
+
+
+def test_time_in_order_is_read_no_further_than_the_page(world: World, house: House) -> None:
     span = f"from={YESTERDAY}&to={TODAY + timedelta(days=1)}"
-    monkeypatch.setattr(hourly_usage, "GROUPS_MAX", 2)
-    assert "more than 2 groups" in ask(house, f"by=topic,hour&{span}").body["detail"]
     (world.datasets / "usage_hour").rename(world.datasets / "gone")
     (world.datasets / "usage_hour").mkdir()
     assert items(house, f"by=hour&{span}") == [], "nothing was published yet"

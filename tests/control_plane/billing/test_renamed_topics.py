@@ -1,10 +1,19 @@
 """A topic that is restored under another name: billed once and whole, shown under the name of each time."""
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from random import Random
+from typing import Any
+
+import pytest
+from django.db import transaction
 
 from billing import queries
 from billing.models import DataSetRun, DataSetState
-from tests.control_plane.billing.world import Part, World, topic_id
+from control_plane.audit import actions as audit
+from control_plane.topics.models import Topic
+from tenants.models import Tenant
+from tests.control_plane.billing.world import TESTER, Part, World, topic_id
 
 NAMES = ("archive", "orders", "zebra")
 
@@ -78,6 +87,83 @@ def test_another_name_of_what_was_invoiced_is_no_disagreement_and_another_quanti
     world.bill()
     (run,) = DataSetRun.objects.exclude(disagreements=[])
     assert len(run.disagreements) == 1
+
+
+def restored(tenant: Tenant, *names: str) -> None:
+    """The topic of `topic_id("orders")` had these names, one after the other."""
+    topic = Topic.objects.create(
+        tenant=tenant, name=names[-1], topic_id=topic_id("orders"), partitions=1, settings={}
+    )
+    with transaction.atomic():
+        for before, after in pairwise(names):
+            audit.record(
+                TESTER,
+                tenant=tenant.public_id,
+                action="topic.restore",
+                object_id=topic.public_id,
+                before={"name": before},
+                after={"name": after},
+            )
+
+
+def messages(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Topic -> messages, and how many of them are billed."""
+    shown = {row["topic"]: row["meters"]["messages_in"] for row in rows}
+    return {topic: (numbers["quantity"], numbers["billed"]) for topic, numbers in shown.items()}
+
+
+def pages(tenant: Tenant, by: list[str]) -> list[dict[str, Any]]:
+    """All items, read one group a page."""
+    items: list[dict[str, Any]] = []
+    after: Sequence[Any] | None = None
+    while groups := queries.usage_groups(tenant, by=by, first=None, end=None, after=after, most=1):
+        items += queries.usage(tenant, by=by, first=None, end=None, only=groups)
+        after = list(map(str, groups[-1]))
+    return items
+
+
+@pytest.mark.parametrize(
+    ("billed", "shown"),
+    [
+        # The names crossed: the topic was called orders, then archive, then orders again.
+        ({"orders": 100}, {"orders": 70, "archive": 30}),
+        # Rows were counted again, under other names than those that were billed.
+        ({"orders": 100}, {"archive": 100}),
+        ({"orders": 60, "zebra": 40}, {"archive": 50, "orders": 50}),
+        # The running period has more of both.
+        ({"orders": 100}, {"orders": 170, "archive": 30}),
+    ],
+)
+@pytest.mark.parametrize("by", [["topic"], ["topic", "day"], ["day", "topic"]])
+def test_usage_by_topic_is_no_more_than_all_usage_whatever_names_were_billed(
+    by: list[str], billed: dict[str, int], shown: dict[str, int], world: World
+) -> None:
+    tenant = world.tenant("acme")
+    restored(tenant, "orders", "archive", "orders")
+    ends = list(accumulate(billed.values(), initial=0))
+    parts = [
+        Part(topic=name, first=first, end=end, size=10 * (end - first), id=topic_id("orders"))
+        for name, (first, end) in zip(billed, pairwise(ends), strict=True)
+    ]
+    # Another topic has one of the names now.
+    parts.append(Part(topic="archive", first=0, end=7, size=70, id=topic_id("young")))
+    cut = world.cut(tenant, parts)
+    world.covered(cut, parts)
+    world.rows["usage_day"] = [row for row in world.rows["usage_day"] if row["topic_id"] == topic_id("young")]
+    for name, quantity in shown.items():
+        for meter, each in (("messages_in", 1), ("bytes_in", 10)):
+            world.day(tenant, name, parts[0].day, meter, each * quantity, of=topic_id("orders"))
+    world.spark()
+    world.bill()
+    assert world.invoice(cut).status == "issued"
+    (whole,) = queries.usage(tenant, by=[], first=None, end=None)
+    by_topic = queries.usage(tenant, by=by, first=None, end=None)
+    sums = messages(by_topic)
+    assert {name: quantity for name, (quantity, _) in sums.items()} == {
+        name: shown.get(name, 0) + (7 if name == "archive" else 0) for name in {*shown, "archive"}
+    }
+    assert sum(part for _, part in sums.values()) == whole["meters"]["messages_in"]["billed"] == 107
+    assert pages(tenant, by) == by_topic
 
 
 def test_two_rows_with_one_key_are_refused_instead_of_one_of_them_lost(world: World) -> None:

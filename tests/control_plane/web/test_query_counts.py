@@ -114,7 +114,6 @@ PAGES = {
     "credit-note-pdf": Page(status=404),
     "verifying-keys": LISTS,
     "new-verifying-key": ONE,
-    "revoke-verifying-key": ONE,
     "access-history": LISTS,
     "restore-access": ONE,
     "removed": LISTS,

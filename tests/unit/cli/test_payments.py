@@ -38,6 +38,9 @@ def answered(asked: Asked) -> Answer:
         return Answer(body={"items": [PAYMENT], "next": None})
     if asked.path.startswith("/v1/billing/receivables?"):
         return Answer(body={"items": [RECEIVABLE], "next": None})
+    if asked.path == "/v1/invoices/inv_bank/payment":
+        by_bank = {"pay_url": "", "waits": False, "carried_by": "", "payment_reference": "INV-000012"}
+        return Answer(body=RECEIVABLE | by_bank)
     return Answer(body=RECEIVABLE)
 
 
@@ -116,6 +119,13 @@ def test_what_keeps_an_invoice_from_being_paid_is_said(service: LittleServer) ->
     assert "Not collected: visa ending in 4242 was declined" in ran.stderr
     assert "waits for a later invoice" in ran.stderr and "It is collected with inv_2" in ran.stderr
     assert "Stripe is tried again at" in ran.stderr and "has not heard of its last change" in ran.stderr
+
+
+def test_what_is_paid_by_bank_has_its_reference(service: LittleServer) -> None:
+    ran = CliRunner().invoke(cli, ["payment", "show", "inv_bank"])
+    assert "Pay by bank with the reference INV-000012." in ran.stderr
+    ran = CliRunner().invoke(cli, ["payment", "show", "inv_1"])
+    assert "by bank" not in ran.stderr, "it is paid at Stripe"
 
 
 def test_without_a_comparison_the_next_step_is_named(service: LittleServer) -> None:
