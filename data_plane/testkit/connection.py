@@ -21,12 +21,11 @@ from penstock.contract.invariant import invariant
 
 
 class StreamRefused(ConnectionLost):
-    """The peer's handler ended the stream with an error: `code` is an ErrorCode."""
+    """The peer's handler ended the stream with an error."""
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
+    def __init__(self, refusal: CallFailed) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +134,7 @@ class Endpoint:
             if self._ending is not None:
                 refusal = self._ending.refusal
                 if refusal is not None:
-                    raise StreamRefused(refusal.code, refusal.message)
+                    raise StreamRefused(refusal)
                 raise ConnectionLost(f"{self.peer}: ended the stream")
             self._receiver = asyncio.get_running_loop().create_future()
             try:

@@ -18,6 +18,7 @@ from penstock.transport.grpc_terms import (
     code_of,
     credentials,
     describe,
+    retry_after_ms_of,
 )
 from penstock.transport.port import CallFailed, ConnectionLost
 from penstock.transport.process import channel_wanted
@@ -152,4 +153,4 @@ def _failure(error: grpc.aio.AioRpcError, address: str, request_id: str) -> Call
     message = describe(address, error.code(), error.details(), request_id)
     if code is None:
         return ConnectionLost(message)
-    return CallFailed(code, message)
+    return CallFailed(code, message, retry_after_ms=retry_after_ms_of(trailing))

@@ -95,6 +95,18 @@ PACKAGES = (
         code=("data_plane/leases",),
         tests=("tests/unit/leases", "tests/properties/leases", "tests/unit/node/leasing"),
     ),
+    Package(
+        name="daemon",
+        code=("daemon",),
+        tests=(
+            "tests/unit/daemon",
+            "tests/unit/authz/test_peers.py",
+            "tests/unit/broker/test_peer_certificates.py",
+            "tests/unit/broker/test_peer_transport.py",
+            "tests/unit/broker/test_internal_handshakes.py",
+            "tests/control_plane/test_server_tls.py",
+        ),
+    ),
     Package(name="throttling", code=("data_plane/throttling",), tests=("tests/unit/throttling",)),
     Package(
         name="billing",

@@ -79,6 +79,7 @@ class Serving:
             replicas.find,
             metering.count_call,
             fairness,
+            clock=environment.clock,
             requests=requests,
             begin_turn=begin_turn,
         )
@@ -93,7 +94,7 @@ class Serving:
             scrubber=integrity.scrubber,
             key_reports=self.key_reports,
         )
-        self.service = client_service(parts, gate, fairness, requests)
+        self.service = client_service(parts, gate, fairness, requests, environment.clock)
 
     def recheck(self) -> None:
         """Keys or tenants changed."""
