@@ -81,6 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     running = [item for item in items if item.get_closest_marker(others) is None]
     seed = None if FULL else drawing.seed_of(config)
     if seed is not None:
+        drawing.mark_what_runs_again(running, os.environ.get("TESTED_AGAIN", "").split())
         running, left_out = drawing.taken(running, seed)
         config.hook.pytest_deselected(items=left_out)
     items[:] = schedule.in_order(running)

@@ -10,13 +10,17 @@ from tests import drawing
 class Case:
     """What drawing asks of a test."""
 
-    def __init__(self, nodeid: str, shares: int | None) -> None:
+    def __init__(self, nodeid: str, shares: int | None, *marks: pytest.MarkDecorator, **more: str) -> None:
         self.nodeid = nodeid
-        self._shares = shares
+        self._marks = {decorator.mark.name: decorator.mark for decorator in marks}
+        if shares is not None:
+            self.add_marker(pytest.mark.drawn(shares=shares, **more))
+
+    def add_marker(self, decorator: pytest.MarkDecorator) -> None:
+        self._marks[decorator.mark.name] = decorator.mark
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
-        assert name == "drawn"
-        return None if self._shares is None else pytest.mark.drawn(shares=self._shares).mark
+        return self._marks.get(name)
 
 
 CASES: list[Any] = [Case(f"tests/test_a.py::test_it[{number}]", 3) for number in range(300)]
@@ -34,6 +38,34 @@ def test_a_seed_draws_the_same_cases_again_and_every_case_comes_in_time() -> Non
     drawn = [set(drawing.taken(CASES, seed)[0]) for seed in range(40)]
     assert drawn[7] == set(drawing.taken(CASES[::-1], 7)[0])
     assert set.union(*drawn) == set(CASES)
+
+
+def test_of_a_family_every_second_file_runs_whole_and_every_file_in_time() -> None:
+    files = [f"tests/test_{letter}.py" for letter in "abcde"]
+    family: list[Any] = [
+        Case(f"{file}::test_{number}", 2, family="stories") for file in files for number in (1, 2)
+    ]
+    drawn = [drawing.taken([*family, *OTHERS], seed)[0] for seed in range(20)]
+    ways = {
+        tuple(dict.fromkeys(case.nodeid.partition("::")[0] for case in way[: -len(OTHERS)])) for way in drawn
+    }
+    assert ways == {tuple(files[::2]), tuple(files[1::2])}
+    assert {len(way) - len(OTHERS) for way in drawn} == {6, 4}
+    alone = family[:2]
+    assert all(drawing.taken(alone, seed)[0] == alone for seed in range(20)), "the only file of its family"
+
+
+def test_what_compiled_cores_run_whole_pure_python_runs_a_third_of() -> None:
+    cores: list[Any] = [Case(f"tests/unit/log/test_a.py::test_{number}", None) for number in range(300)]
+    pure: Any = Case("tests/unit/log/test_a.py::test_pure", None, pytest.mark.pure)
+    beside: Any = Case("tests/unit/logging/test_b.py::test_it", None)
+    own: Any = Case("tests/unit/log/test_c.py::test_it", 7)
+    drawing.mark_what_runs_again([*cores, pure, beside, own], ["tests/unit/log"])
+    running, _ = drawing.taken([*cores, pure, beside], seed=1)
+    assert 60 < len(running) - 2 < 140
+    assert pure in running and beside in running
+    mark = own.get_closest_marker("drawn")
+    assert mark is not None and mark.kwargs == {"shares": 7}
 
 
 def test_what_is_named_is_not_drawn(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:

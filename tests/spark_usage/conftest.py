@@ -21,6 +21,9 @@ from spark_usage.session import start_session
 from tests.spark_usage.java_output import JavaOutput
 from tests.spark_usage.records import DAY, HOUR, Stored, Writer, bronze_frame, in_order, reading
 
+_ROOMY_JAVA = "-Xms700m -Xmn350m"
+"""A service's Java keeps its heap small and collects it often, a quarter of the time of a long session."""
+
 
 @pytest.fixture(scope="session")
 def java_output() -> JavaOutput:
@@ -33,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java_output: JavaOutput) -> 
     work = tmp_path_factory.mktemp("spark")
     with java_output.taken():
         # Tests look at the plans of what was executed.
-        kept = {"spark.sql.ui.retainedExecutions": "1000"}
+        kept = {"spark.sql.ui.retainedExecutions": "1000", "spark.driver.extraJavaOptions": _ROOMY_JAVA}
         session = start_session(SparkConfiguration(conf=kept), work, "tests of the usage pipeline")
     yield session
     session.stop()

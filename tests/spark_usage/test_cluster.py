@@ -21,7 +21,11 @@ from tests.spark_usage.standalone import QUICK_JAVA, WORKERS, standalone
 from tests.spark_usage.test_metered_brokers import cut_now, wait_until_calls_are_counted
 from tests.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.processes,
+    pytest.mark.drawn(shares=2, family="histories of usage"),
+]
 EXECUTOR_WAIT_S = 5
 Digests = dict[str, tuple[str, str]]
 """Data set -> (run id, digest)."""

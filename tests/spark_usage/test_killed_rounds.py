@@ -22,7 +22,11 @@ from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.records import DAY, HOUR, Stored, Writer, in_order, reading
 from tests.spark_usage.service import PROJECT
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.processes,
+    pytest.mark.drawn(shares=2, family="histories of usage"),
+]
 _KILLED_WITHIN_S = 300.0
 SILVER, GOLD = datasets.USAGE_HOUR.name, datasets.USAGE_MINUTE.name
 HOURS = 30

@@ -8,7 +8,11 @@ from tests.control_plane.service.deliveries import Deliveries
 from tests.control_plane.service.running import Service, with_servers
 from tests.control_plane.service.running import service as started
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.drawn(shares=2, family="services that lose processes"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,11 @@ from tests.control_plane.service.running import service as started
 from tests.integration.fail_over.database_pair import DatabasePair, RedisServer, pair
 from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.drawn(shares=2, family="services that lose processes"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

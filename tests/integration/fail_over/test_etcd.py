@@ -24,7 +24,11 @@ from tests.integration.fail_over.sending import TOPIC, Sending, check_everything
 from tests.integration.metadata.test_brokers_on_etcd import seen
 from tests.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.drawn(shares=2, family="services that lose processes"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,12 @@ from local.service_layout import ServiceDirectory
 from tests.integration.cli.test_dev_cluster import CommandLine
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(1_800)]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.timeout(1_800),
+    pytest.mark.drawn(shares=2, family="services that lose processes"),
+]
 
 _MARK = "PENSTOCKS_KILLED_PROCESSES"
 """Not a name that processes of the service are configured by: what a command starts inherits it."""

@@ -28,7 +28,11 @@ from tests.spark_usage.test_bronze import usage_values
 from tests.spark_usage.test_runner import get, javas, members
 from tests.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.processes,
+    pytest.mark.drawn(shares=2, family="services that lose processes"),
+]
 
 _DATA_SET = "usage_hour"
 

@@ -18,6 +18,9 @@ from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
 from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import SMALL, Miniature, where
 
+# They are about the order of files.
+pytestmark = pytest.mark.pure
+
 FULL = bool(os.environ.get("FULL"))
 RELAXED = TopicSettings(
     replication=3,
