@@ -38,7 +38,7 @@ def taken(items: list[pytest.Item], seed: int) -> tuple[list[pytest.Item], list[
 
 
 def _dealt(items: Iterable[pytest.Item], seed: int) -> Mapping[str, Sequence[str]]:
-    """By family the files that run."""
+    """The files that run, for each family."""
     families: dict[str, set[str]] = defaultdict(set)
     shares: dict[str, int] = {}
     for item in items:
