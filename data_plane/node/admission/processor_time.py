@@ -100,8 +100,9 @@ class ProcessorTime:
         return waited_ms
 
     async def beat(self, tenant: TenantId, wait: CallWait) -> None:
-        """A heartbeat of a group's member neither waits nor is refused, until the tenant owes all that it can owe. Other
-        work waits before it owes more than one piece, so that is a flood of heartbeats, which waits as `call` does."""
+        """A heartbeat of a group's member neither waits nor is refused, until the tenant owes all that it can owe.
+        Other work waits before it owes more than one piece: that is a flood of heartbeats, which waits as `call` does.
+        """
         now_ms = self._clock.monotonic_ms()
         pace = self._pace(tenant, now_ms)
         if pace is not None and pace.clears_in_ms(now_ms) >= OWED_MS_MAX:
