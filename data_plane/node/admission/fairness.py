@@ -133,12 +133,10 @@ class Fairness:
             ) from None
         return await self._processor.call(tenant, wait)
 
-    async def turn_of_beat(self, tenant: TenantId, wait: CallWait) -> None:
+    async def turn_of_beat(self, tenant: TenantId) -> None:
         """The same for a heartbeat of a group's member, which is then `answered` as one: it does not wait behind its
-        tenant's questions, nor at its limit of processor time, while there are not too many. Raises `CallFailed` as
-        `ProcessorTime.beat` does."""
+        tenant's questions, nor at its limit of processor time, and is not refused."""
         await self._beats.turn(tenant)
-        await self._processor.beat(tenant, wait)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""

@@ -99,15 +99,6 @@ class ProcessorTime:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
-    async def beat(self, tenant: TenantId, wait: CallWait) -> None:
-        """A heartbeat of a group's member neither waits nor is refused, until the tenant owes all that it can owe.
-        Other work waits before it owes more than one piece: that is a flood of heartbeats, which waits as `call` does.
-        """
-        now_ms = self._clock.monotonic_ms()
-        pace = self._pace(tenant, now_ms)
-        if pace is not None and pace.clears_in_ms(now_ms) >= OWED_MS_MAX:
-            await self.call(tenant, wait)
-
     def _refuse(self, tenant: TenantId) -> None:
         now_ms = self._clock.monotonic_ms()
         pace = self._pace(tenant, now_ms)

@@ -40,11 +40,11 @@ def client_service(
     async def turn(method: str, caller: Caller, request: bytes) -> None:
         principal = gate.admit(caller)
         counted = requests.of(principal.tenant, principal.key_id, principal.number)
-        wait = CallWait(clock)
         if is_beat(method, request):
             counted.beat()
-            await fairness.turn_of_beat(principal.tenant, wait)
+            await fairness.turn_of_beat(principal.tenant)
         else:
+            wait = CallWait(clock)
             await counted.call(wait)
             counted.delayed(await fairness.turn_of_question(principal.tenant, wait))
 

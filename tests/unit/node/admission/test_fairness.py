@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from data_plane.metadata.model import TenantQuotas
-from data_plane.node.admission.call_wait import CallWait
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
@@ -327,7 +326,7 @@ def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() 
         while True:
             await asyncio.sleep(2)
             began_ms = hands.monotonic_ms()
-            await fair.turn_of_beat(GREEDY, CallWait(hands))
+            await fair.turn_of_beat(GREEDY)
             await fair.answered(GREEDY, lambda: costs(0.3), beat=True)
             waited_ms.append(hands.monotonic_ms() - began_ms)
 
