@@ -18,7 +18,6 @@ from penstock.transport.grpc_terms import (
     code_of,
     credentials,
     describe,
-    retry_after_ms_of,
 )
 from penstock.transport.port import CallFailed, ConnectionLost
 from penstock.transport.process import channel_wanted
@@ -153,4 +152,4 @@ def _failure(error: grpc.aio.AioRpcError, address: str, request_id: str) -> Call
     message = describe(address, error.code(), error.details(), request_id)
     if code is None:
         return ConnectionLost(message)
-    return CallFailed(code, message, retry_after_ms=retry_after_ms_of(trailing))
+    return CallFailed(code, message)

@@ -19,7 +19,7 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
-from penstock.client.conversations import BROKER_MS, BrokerCall, Conversation, Patience
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import GroupDescription, GroupSummary
@@ -348,13 +348,15 @@ class Client:
         """Hold a conversation to its end, or until the time is up."""
         self._runtime.check()
         self._runtime.start()
-        patience = Patience(timeout, self._runtime.now_ms())
+        deadline = self._runtime.now_ms() + timeout * 1000
         try:
             call = next(conversation)
             while True:
-                left = patience.left_ms(self._runtime.now_ms()) / 1000
-                if isinstance(call, PenstockError):
-                    await asyncio.sleep(patience.pause_ms(call, self._runtime.now_ms()) / 1000)
+                left = (deadline - self._runtime.now_ms()) / 1000
+                if left <= 0:
+                    raise TimedOut(f"no broker answered as asked within {timeout:g} s")
+                if call is None:
+                    await asyncio.sleep(PAUSE_MS / 1000)
                     call = next(conversation)
                 else:
                     try:

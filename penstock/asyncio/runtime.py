@@ -331,7 +331,7 @@ class Runtime:
                 action.address, action.method, action.request, action.timeout_ms
             )
         except CallFailed as failed:
-            core.call_failed(action.token, failed.code, failed.message, self.now_ms(), failed.retry_after_ms)
+            core.call_failed(action.token, failed.code, failed.message, self.now_ms())
         except ConnectionLost as lost:
             core.call_failed(action.token, lost.code, lost.message, self.now_ms())
         except asyncio.CancelledError:

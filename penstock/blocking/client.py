@@ -17,7 +17,7 @@ from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
-from penstock.client.conversations import BROKER_MS, BrokerCall, Conversation, Patience
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import GroupDescription, GroupSummary
@@ -311,13 +311,15 @@ class Client:
     def _converse(self, conversation: Conversation[_T], timeout: float) -> _T:
         """Hold a conversation to its end, or until the time is up."""
         self._runtime.check()
-        patience = Patience(timeout, now_ms())
+        deadline = now_ms() + timeout * 1000
         try:
             call = next(conversation)
             while True:
-                left = patience.left_ms(now_ms()) / 1000
-                if isinstance(call, PenstockError):
-                    time.sleep(patience.pause_ms(call, now_ms()) / 1000)
+                left = (deadline - now_ms()) / 1000
+                if left <= 0:
+                    raise TimedOut(f"no broker answered as asked within {timeout:g} s")
+                if call is None:
+                    time.sleep(PAUSE_MS / 1000)
                     call = next(conversation)
                 else:
                     try:

@@ -19,6 +19,7 @@ from penstock.client.consuming.fetch_position import (
 )
 from penstock.client.consuming.malformed import OnMalformed, skipped_batch
 from penstock.client.consuming.polling import PolledMessages, TopicWait
+from penstock.client.core import unavailable
 from penstock.client.groups.assignment import RebalanceKind
 from penstock.client.groups.member import CLOSE_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
@@ -156,7 +157,7 @@ class Consumer:
                 self._runtime.wake()
                 if not self._runtime.wait(deadline, looked_at):
                     if self._topic_wait.in_vain(unknown, timeout, now_ms()):
-                        raise self._runtime.core.topic_waits(str(unknown))
+                        raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                     if self._core.member is not None:
                         self._core.member.raise_if_unreachable(now_ms())
                     return []
@@ -369,7 +370,7 @@ class Consumer:
             if unknown is None:
                 return
             if not self._runtime.wait(deadline):
-                raise self._runtime.core.topic_waits(unknown)
+                raise unavailable(self._runtime.core.topic_waits(unknown))
 
     # ---- the end ------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from penstock.client.producing.delivery import flush_timeout_after, run_callback
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import Closed, PenstockError
 from penstock.transport.address import require_protected
-from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe, retry_after_ms_of
+from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
 from penstock.transport.process import watch_process
 
 _log = logging.getLogger("penstock")
@@ -378,7 +378,7 @@ class Runtime:
             response = future.result()
         except grpc.RpcError as error:
             code, message = _described(error, action.address, request_id)
-            self._call_over(action.token, code, message, retry_after_ms_of(_trailing(error)))
+            self._call_over(action.token, code, message)
         except grpc.FutureCancelledError:
             self._call_over(action.token, None, f"{action.address}: cancelled")
         else:
@@ -387,9 +387,9 @@ class Runtime:
                 batches = self.signal()
             run_callbacks(batches)
 
-    def _call_over(self, token: int, code: int | None, message: str, retry_after_ms: int = 0) -> None:
+    def _call_over(self, token: int, code: int | None, message: str) -> None:
         with self.lock:
-            self.core.call_failed(token, code, message, now_ms(), retry_after_ms)
+            self.core.call_failed(token, code, message, now_ms())
             batches = self.signal()
         run_callbacks(batches)
 
@@ -415,9 +415,6 @@ class Runtime:
 def _described(error: Any, address: str, request_id: str) -> tuple[int | None, str]:
     """(code, message) of a failed grpc call."""
     status = error.code() if hasattr(error, "code") else None
+    trailing = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
     details = error.details() if hasattr(error, "details") else str(error)
-    return code_of(status, _trailing(error)), describe(address, status, details, request_id)
-
-
-def _trailing(error: Any) -> Any:
-    return error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
+    return code_of(status, trailing), describe(address, status, details, request_id)

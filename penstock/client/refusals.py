@@ -9,7 +9,6 @@ from penstock.contract.errors import (
     ErrorKind,
     OutcomeUnknown,
     PenstockError,
-    Throttled,
     error_class,
 )
 
@@ -26,13 +25,10 @@ LEADERSHIP_CODES = frozenset(
 )
 
 
-def refusal(code: int | None, message: str, retry_after_ms: int = 0) -> PenstockError:
-    """The exception of a wire code; None (the connection broke) is `BrokerUnavailable`. `retry_after_ms`: when a broker
-    that throttles wants to be asked again, 0 = it did not say."""
+def refusal(code: int | None, message: str) -> PenstockError:
+    """The exception of a wire code; None (the connection broke) is `BrokerUnavailable`."""
     if code is None:
         return BrokerUnavailable(message)
-    if code == ErrorCode.THROTTLED and retry_after_ms:
-        return Throttled(message, retry_after_ms=retry_after_ms)
     return error_class(code)(message)
 
 
@@ -46,11 +42,6 @@ def metadata_may_be_newer(error: PenstockError) -> bool:
 def final(error: PenstockError) -> bool:
     """Every broker would give the same answer again."""
     return error.kind in (ErrorKind.FATAL, ErrorKind.FENCED)
-
-
-def pause_ms(error: PenstockError, backoff_ms: float) -> float:
-    """How long to wait before that broker is asked once more: a broker that throttles says when to come again."""
-    return max(backoff_ms, error.retry_after_ms) if isinstance(error, Throttled) else backoff_ms
 
 
 def unknown_because(label: str, error: PenstockError) -> PenstockError:

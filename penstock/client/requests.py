@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from random import Random
 
 from penstock.client.actions import StartCall
 from penstock.client.outage import each_of
 from penstock.client.ports import BrokerRequest, Connections
-from penstock.client.refusals import final, pause_ms
+from penstock.client.refusals import final, refusal
 from penstock.client.timing import NEVER, Backoff
-from penstock.contract.errors import BrokerUnavailable, PenstockError, Throttled
-from penstock.contract.limits import CALL_WAIT_MS_MAX
+from penstock.contract.errors import BrokerUnavailable, PenstockError
 
-_TRY_MS_FIRST = CALL_WAIT_MS_MAX + 500
+_TRY_MS_FIRST = 1_500
 _TRY_MS_LONGEST = 10_000
 """A broker that is stopped or out of reach does not answer and does not refuse: the next one is asked after this
-time. One that lets the call wait answers before.
+time.
 """
 
 
@@ -52,14 +50,13 @@ class BrokerRequests:
     def _ask(self, request: BrokerRequest, now: float) -> None:
         address = self._core.address_for(request.broker)
         if address is None:
-            unknown = BrokerUnavailable(f"broker {request.broker} is not registered")
-            request.errors["metadata"] = unknown
+            request.errors["metadata"] = f"broker {request.broker} is not registered"
             if request.once:
                 self._waiting.remove(request)
                 request.on_failure(self._too_late(request), now)
                 self._core.refresh(now)
                 return
-            self._again(request, unknown, now)
+            self._again(request, now)
             self._core.refresh(now)
             return
         self._waiting.remove(request)
@@ -94,39 +91,32 @@ class BrokerRequests:
             request.on_answer(response, now)
             self._asked.pop(token, None)
 
-    def failed(self, token: int, error: PenstockError, now: float, *, lost: bool) -> None:
-        """The broker refused it, or `lost`: no answer came that could be read."""
+    def failed(self, token: int, code: int | None, message: str, now: float) -> None:
         request = self._asked.pop(token, None)
         if request is None:
             return
-        if lost:
-            self._core.address_failed(request.address, error.message, now)
-        else:
+        error = refusal(code, message)
+        if code is not None:
             self._core.answered()
-        if request.once or final(error):
+        if code is not None and final(error):
             request.on_failure(error, now)
             return
-        request.errors[request.address] = error
+        if code is None:
+            self._core.address_failed(request.address, message, now)
+        if request.once:
+            request.on_failure(error, now)
+            return
+        request.errors[request.address] = error.message
         self._waiting.append(request)
-        self._again(request, error, now)
+        self._again(request, now)
 
-    def _again(self, request: BrokerRequest, error: PenstockError, now: float) -> None:
+    def _again(self, request: BrokerRequest, now: float) -> None:
         rounds = request.attempts // max(1, self._core.address_count)
-        wait_ms = self._backoff.delay_ms(rounds) if rounds else 10.0
-        if rounds or request.broker is not None:
-            wait_ms = pause_ms(error, wait_ms)
-        request.retry_at = now + wait_ms
+        request.retry_at = now + (self._backoff.delay_ms(rounds) if rounds else 10.0)
 
     def _too_late(self, request: BrokerRequest) -> PenstockError:
-        method = request.method.rsplit("/", 1)[-1]
-        return unanswered(f"no broker answered {method} in time", request.errors, "no answer yet")
-
-
-def unanswered(what: str, errors: Mapping[str, PenstockError], otherwise: str) -> PenstockError:
-    """Why nothing better came than these errors, by address: `Throttled` if a broker throttles. `otherwise`: what is
-    said in their place when there are none."""
-    tried = each_of({address: error.message for address, error in errors.items()}) or otherwise
-    throttled = [error for error in errors.values() if isinstance(error, Throttled)]
-    if throttled:
-        return Throttled(f"{what} ({tried})", retry_after_ms=min(error.retry_after_ms for error in throttled))
-    return BrokerUnavailable(f"{what} ({tried}); check the bootstrap addresses and whether the brokers run")
+        tried = each_of(request.errors)
+        return BrokerUnavailable(
+            f"no broker answered {request.method.rsplit('/', 1)[-1]} in time"
+            f" ({tried or 'no answer yet'}); check the bootstrap addresses and whether the brokers run"
+        )

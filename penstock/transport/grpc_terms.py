@@ -25,8 +25,6 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.enable_retries", 0),
 ]
 REQUEST_ID_BYTES = 8
-RETRY_AFTER_MS_MAX = 60_000
-"""A client comes back within this, whatever a broker said."""
 
 _CODES: dict[grpc.StatusCode, ErrorCode] = {
     grpc.StatusCode.UNAUTHENTICATED: ErrorCode.UNAUTHENTICATED,
@@ -85,14 +83,6 @@ def code_of(status: grpc.StatusCode | None, trailing: Sequence[tuple[Any, Any]] 
             except ValueError:
                 return int(ErrorCode.INTERNAL)
     return None if status is None else _CODES.get(status)
-
-
-def retry_after_ms_of(trailing: Sequence[tuple[Any, Any]] | None) -> int:
-    """When the broker wants to see a call again that it refused, in ms from now; 0 = it did not say."""
-    for name, value in trailing or ():
-        if name == methods.RETRY_AFTER_MS and str(value).isascii() and str(value).isdigit():
-            return min(int(value), RETRY_AFTER_MS_MAX)
-    return 0
 
 
 def describe(address: str, status: grpc.StatusCode | None, details: str | None, request_id: str) -> str:

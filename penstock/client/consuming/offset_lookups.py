@@ -8,7 +8,7 @@ from random import Random
 
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.ports import Network
-from penstock.client.refusals import final, metadata_may_be_newer, pause_ms, refusal
+from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, PenstockError
@@ -155,7 +155,7 @@ class OffsetLookups:
         lookup.sent = False
         lookup.last_error = error
         lookup.attempts = max(1, lookup.attempts)
-        lookup.retry_at = now + pause_ms(error, self._backoff.delay_ms(lookup.attempts))
+        lookup.retry_at = now + self._backoff.delay_ms(lookup.attempts)
         self._core.attend()
 
     def _too_late(self, lookup: OffsetLookup) -> PenstockError:

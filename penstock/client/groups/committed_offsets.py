@@ -55,7 +55,7 @@ def ask_committed(
         committed.done = core.changed = True
 
     def failed(error: PenstockError, now: float) -> None:
-        calls.not_answered(error, now)
+        calls.forget_coordinator()
         if final(error) or now >= deadline:
             committed.error, committed.done = error, True
             core.changed = True

@@ -1,7 +1,4 @@
-"""Calls to a group's coordinator, which is looked up when it is not known; each is tried once.
-
-While the coordinator throttles, it is asked nothing but heartbeats, so that no member is taken for dead.
-"""
+"""Calls to a group's coordinator, which is looked up when it is not known; each is tried once."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ from random import Random
 from typing import Literal
 
 from penstock.client.ports import BrokerRequest, Network, OnAnswer, OnFailure
-from penstock.client.refusals import final, pause_ms, refusal
+from penstock.client.refusals import final, refusal
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
-from penstock.contract.errors import PenstockError, Throttled
+from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
 
 CALL_MS = 3_000
@@ -46,7 +43,6 @@ class CoordinatorCalls:
         self._finding: BrokerRequest | None = None
         self._find_at = 0.0
         self._failures = 0
-        self._throttled_until = 0.0
         self._waiting: list[_Call] = []
         self._asked: dict[BrokerRequest, None] = {}
 
@@ -62,13 +58,9 @@ class CoordinatorCalls:
         self._waiting.append(_Call(_METHODS[kind], request.SerializeToString(), on_answer, on_failure))
         self._core.attend()
 
-    def not_answered(self, error: PenstockError, now: float) -> None:
-        """The coordinator refused a call or did not answer: look for it again, or leave it alone for as long as it
-        says."""
-        if isinstance(error, Throttled):
-            self._throttled_until = max(self._throttled_until, now + error.retry_after_ms)
-        else:
-            self._coordinator = None
+    def forget_coordinator(self) -> None:
+        """It refused or did not answer: look for it again."""
+        self._coordinator = None
 
     def step(self, now: float) -> None:
         if self._waiting and self._coordinator is None and self._finding is None and self._find_at <= now:
@@ -76,15 +68,10 @@ class CoordinatorCalls:
         if self._coordinator is not None:
             waiting, self._waiting = self._waiting, []
             for call in waiting:
-                if now >= self._throttled_until or call.method == methods.GROUP_HEARTBEAT:
-                    self._send(call, self._coordinator, now)
-                else:
-                    self._waiting.append(call)
+                self._send(call, self._coordinator, now)
 
     def next_step_at(self) -> float:
-        if not self._waiting or self._finding is not None:
-            return NEVER
-        return self._find_at if self._coordinator is None else self._throttled_until
+        return self._find_at if self._waiting and self._finding is None else NEVER
 
     def close(self) -> None:
         self._waiting.clear()
@@ -128,7 +115,7 @@ class CoordinatorCalls:
         def failed(error: PenstockError, now: float) -> None:
             self._finding = None
             self._failures += 1
-            self._find_at = now + pause_ms(error, self._backoff.delay_ms(self._failures))
+            self._find_at = now + self._backoff.delay_ms(self._failures)
             if final(error) or self._failures % 5 == 0:
                 waiting, self._waiting = self._waiting, []
                 for call in waiting:

@@ -27,7 +27,7 @@ from penstock.client.groups.coordinator_calls import CoordinatorCalls
 from penstock.client.groups.heartbeat import JOIN, LEAVE, heartbeat_request
 from penstock.client.groups.offset_commits import CommitRequest, OffsetCommits
 from penstock.client.ports import Network
-from penstock.client.refusals import final, pause_ms, refusal
+from penstock.client.refusals import final, refusal
 from penstock.client.settings import GroupSettings
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
@@ -316,10 +316,8 @@ class GroupMember:
             self._heartbeat_at = NEVER
             self._core.changed = True
         else:
-            self._calls.not_answered(error, now)
-            backoff_ms = self._backoff.delay_ms(self._failures)
-            # A member of the group goes on to show that it lives.
-            self._heartbeat_at = now + (pause_ms(error, backoff_ms) if self.epoch == JOIN else backoff_ms)
+            self._calls.forget_coordinator()
+            self._heartbeat_at = now + self._backoff.delay_ms(self._failures)
 
     # ---- partitions -------------------------------------------------------------------------------------------------
 
@@ -402,7 +400,7 @@ class GroupMember:
             elif final(error):
                 self._heartbeat_refused(error, now)
             else:
-                self._calls.not_answered(error, now)
+                self._calls.forget_coordinator()
             self._core.attend()
 
         self._calls.ask("fetch", request, now, answered, failed)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from penstock.client.ports import Network
 from penstock.client.producing.batch import Identity
-from penstock.client.refusals import final, pause_ms, refusal
+from penstock.client.refusals import final, refusal
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
 from penstock.contract.errors import ErrorCode, ErrorKind, PenstockError
@@ -99,5 +99,5 @@ class ProducerIdentity:
             return
         self._owner.identity_refused(error, for_good=False)
         self._failures += 1
-        self._retry_at = now + pause_ms(error, self._pauses.delay_ms(self._failures))
+        self._retry_at = now + self._pauses.delay_ms(self._failures)
         self._network.attend()

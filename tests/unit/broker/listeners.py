@@ -182,8 +182,6 @@ class World:
             self.inside -= 1
 
     async def _turn(self, method: str, caller: Caller, request: bytes) -> None:
-        if caller.authorization == "Bearer throttled":
-            raise CallFailed(ErrorCode.THROTTLED, "too much", retry_after_ms=1_234)
         if caller.authorization == "patient":
             self.began.set()
             await self.release.wait()

@@ -1,19 +1,14 @@
 """Streams, calls and watches over real gRPC on the loopback address, and what hostile bytes do to a listener:
 nothing."""
 
-from random import Random
-
 import grpc
 import pytest
 
 from daemon.tls import OwnIdentity
 from data_plane.broker.server import bind
-from penstock.asyncio.channels import GrpcTransport
-from penstock.client.settings import ConnectionSettings
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
 from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
-from penstock.transport.port import CallFailed
 from tests.certificates import identity
 from tests.unit.broker.listeners import (
     CONNECTIONS,
@@ -50,17 +45,6 @@ def test_a_stream_that_carries_no_frames_is_told_why() -> None:
             assert "0x5053 required" in await call.details()
             assert dict(await call.trailing_metadata())[ERROR_CODE] == str(int(ErrorCode.INVALID_REQUEST))
         assert world.faults == []
-
-    run(scenario)
-
-
-def test_a_call_that_is_throttled_says_when_to_come_back() -> None:
-    async def scenario(world: World) -> None:
-        sdk = GrpcTransport(ConnectionSettings(bootstrap=(world.client,), api_key="throttled"), Random(1))
-        with pytest.raises(CallFailed, match="too much") as refused:
-            await sdk.call(world.client, "/c/tenant", b"x", 10_000)
-        assert (refused.value.code, refused.value.retry_after_ms) == (ErrorCode.THROTTLED, 1_234)
-        await sdk.close()
 
     run(scenario)
 

@@ -9,14 +9,11 @@ import pytest
 
 from penstock.client.actions import StartCall
 from penstock.client.consuming.offset_lookups import OffsetLookup
-from penstock.client.conversations import BROKER_MS
 from penstock.client.core import REFRESH_MS, SUSPECT_MS, ClientCore
-from penstock.client.groups.coordinator_calls import CALL_MS
 from penstock.client.ports import BrokerRequest
 from penstock.client.timing import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, ErrorCode, Forbidden, PenstockError, Throttled
-from penstock.contract.limits import CALL_WAIT_MS_MAX
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.runner import Runner
 
@@ -55,14 +52,8 @@ class Asking:
         (call,) = self.called()
         return call
 
-    def fail(
-        self,
-        call: StartCall,
-        code: ErrorCode | None = None,
-        message: str = "refused",
-        retry_after_ms: int = 0,
-    ) -> None:
-        self.core.call_failed(call.token, code, message, self.now, retry_after_ms)
+    def fail(self, call: StartCall, code: ErrorCode | None = None, message: str = "refused") -> None:
+        self.core.call_failed(call.token, code, message, self.now)
 
     def know(self, *brokers: int) -> None:
         """These are registered."""
@@ -131,43 +122,6 @@ def test_a_refusal_for_good_ends_it_and_any_other_is_tried_again() -> None:
     assert isinstance(failure, Forbidden) and failure.message == "never"
     asking.now += 60_000
     assert asking.called() == []
-
-
-def test_a_broker_that_lets_a_call_wait_for_a_limit_answers_before_the_client_gives_it_up() -> None:
-    asking = Asking()
-    asking.ask()
-    assert asking.next_call().timeout_ms > CALL_WAIT_MS_MAX
-    assert min(CALL_MS, BROKER_MS) > CALL_WAIT_MS_MAX
-
-
-def test_a_broker_that_throttles_is_asked_again_when_it_says_and_its_caller_hears_that_at_the_deadline() -> (
-    None
-):
-    asking = Asking()
-    asking.know(0, 1, 2)
-    asking.core.actions.clear()
-    asking.ask(asking.now + 4_000, broker=1)
-    for _ in range(2):
-        call = asking.next_call()
-        began = asking.now
-        asking.fail(call, Throttled.code, "processor time is used", retry_after_ms=1_700)
-        assert asking.core.next_step_at() - began == 1_700
-    asking.fail(asking.next_call(), Throttled.code, "processor time is used", retry_after_ms=1_700)
-    asking.now = asking.core.next_step_at()
-    assert asking.called() == [] and asking.now == 1_000.0 + 4_000
-    (failure,) = asking.failures
-    assert isinstance(failure, Throttled) and failure.retry_after_ms == 1_700
-    assert "processor time is used" in failure.message
-
-
-def test_any_other_broker_is_asked_at_once_while_one_throttles_and_all_are_left_alone_when_all_do() -> None:
-    asking = Asking()
-    asking.ask()
-    waits = []
-    for _ in range(3):
-        asking.fail(asking.next_call(), Throttled.code, "later", retry_after_ms=900)
-        waits.append(asking.core.next_step_at() - asking.now)
-    assert waits == [10, 10, 900]
 
 
 def test_what_is_asked_once_ends_with_the_first_failure_and_may_take_its_time() -> None:
