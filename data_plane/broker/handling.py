@@ -93,17 +93,15 @@ def check_request(request: bytes) -> None:
         )
 
 
-def refusal_of(error: BaseException, request_id: str) -> CallFailed | None:
-    """What the caller of a handler that ended so hears; None when the caller is gone."""
+def refusal_of(error: BaseException, request_id: str) -> tuple[int, str] | None:
+    """(code, message) for the caller of a handler that ended so; None when the caller is gone."""
     if isinstance(error, ConnectionLost):
         return None
-    if isinstance(error, CallFailed):
-        return error
-    if isinstance(error, PenstockError):
-        return CallFailed(error.code, error.message)
+    if isinstance(error, CallFailed | PenstockError):
+        return int(error.code), error.message
     if isinstance(error, FrameError):
-        return CallFailed(ErrorCode.INVALID_REQUEST, str(error))
-    return CallFailed(ErrorCode.INTERNAL, f"the broker failed; see its log for request {request_id}")
+        return int(ErrorCode.INVALID_REQUEST), str(error)
+    return int(ErrorCode.INTERNAL), f"the broker failed; see its log for request {request_id}"
 
 
 def request_id_of(sent: str) -> str:

@@ -332,7 +332,7 @@ def _ended(connection: _Accepted, caller: Caller, task: asyncio.Task[Any]) -> No
     """The connection ends with its handler, by what that raised."""
     error = None if task.cancelled() else task.exception()
     refusal = None if error is None else refusal_of(error, caller.request_id)
-    connection.finish(*(0, "") if refusal is None else (int(refusal.code), refusal.message))
+    connection.finish(*refusal or (0, ""))
 
 
 def bind_peers(address: str) -> tuple[socket.socket, int]:

@@ -21,7 +21,7 @@ from data_plane.contract.methods import LOOKS
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
-from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID, RETRY_AFTER_MS
+from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
 
 _MESSAGE_LENGTH_MAX = 1_000
 """Status details travel as a header, which peers bound."""
@@ -166,7 +166,7 @@ class Listener(grpc.GenericRpcHandler):
         except Exception as error:
             refusal = refusal_of(error, caller.request_id)
         if refusal is not None:
-            await _refuse(context, refusal, caller.request_id)
+            await _refuse(context, *refusal, caller.request_id)
 
     @contextmanager
     def _admitted(self, method: str, caller: Caller, context: Any) -> Iterator[Caller]:
@@ -247,15 +247,13 @@ async def _write(context: Any, message: bytes) -> None:
         raise ConnectionLost(str(error)) from None
 
 
-async def _refuse(context: Any, refusal: CallFailed, request_id: str) -> NoReturn:
+async def _refuse(context: Any, code: int, message: str, request_id: str) -> NoReturn:
     try:
-        status = _STATUS.get(ErrorCode(refusal.code), grpc.StatusCode.FAILED_PRECONDITION)
+        status = _STATUS.get(ErrorCode(code), grpc.StatusCode.FAILED_PRECONDITION)
     except ValueError:
         status = grpc.StatusCode.UNKNOWN
-    trailing = [(ERROR_CODE, str(int(refusal.code))), (REQUEST_ID, request_id)]
-    if refusal.retry_after_ms:
-        trailing.append((RETRY_AFTER_MS, str(refusal.retry_after_ms)))
-    await context.abort(status, refusal.message[:_MESSAGE_LENGTH_MAX], tuple(trailing))
+    trailing = ((ERROR_CODE, str(code)), (REQUEST_ID, request_id))
+    await context.abort(status, message[:_MESSAGE_LENGTH_MAX], trailing)
     raise AssertionError("abort raises")
 
 

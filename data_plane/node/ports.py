@@ -42,14 +42,12 @@ class ConnectionLost(Exception):
 
 
 class CallFailed(Exception):
-    """A unary call was answered with an error: `code` is an ErrorCode. `retry_after_ms`: when to come back, 0 = it is
-    not known."""
+    """A unary call was answered with an error: `code` is an ErrorCode."""
 
-    def __init__(self, code: int, message: str, *, retry_after_ms: int = 0) -> None:
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.retry_after_ms = retry_after_ms
 
 
 class Connection(Protocol):

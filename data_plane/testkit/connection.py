@@ -21,11 +21,12 @@ from penstock.contract.invariant import invariant
 
 
 class StreamRefused(ConnectionLost):
-    """The peer's handler ended the stream with an error."""
+    """The peer's handler ended the stream with an error: `code` is an ErrorCode."""
 
-    def __init__(self, refusal: CallFailed) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ class Endpoint:
             if self._ending is not None:
                 refusal = self._ending.refusal
                 if refusal is not None:
-                    raise StreamRefused(refusal)
+                    raise StreamRefused(refusal.code, refusal.message)
                 raise ConnectionLost(f"{self.peer}: ended the stream")
             self._receiver = asyncio.get_running_loop().create_future()
             try:

@@ -36,7 +36,7 @@ class SdkTransport:
         try:
             return await self._transport.call(address, method, request, timeout_ms)
         except ports.CallFailed as failed:
-            raise CallFailed(failed.code, failed.message, retry_after_ms=failed.retry_after_ms) from None
+            raise CallFailed(failed.code, failed.message) from None
         except ports.ConnectionLost as lost:
             raise _lost(lost) from None
 
@@ -45,7 +45,7 @@ class SdkTransport:
             async for answer in self._transport.watch(address, method, request):
                 yield answer
         except ports.CallFailed as failed:
-            raise CallFailed(failed.code, failed.message, retry_after_ms=failed.retry_after_ms) from None
+            raise CallFailed(failed.code, failed.message) from None
         except ports.ConnectionLost as lost:
             raise _lost(lost) from None
 
@@ -79,7 +79,7 @@ class SdkConnection:
 
 
 def _lost(lost: ports.ConnectionLost) -> ConnectionLost:
-    return ConnectionLost(str(lost), lost.refusal.code if isinstance(lost, StreamRefused) else None)
+    return ConnectionLost(str(lost), lost.code if isinstance(lost, StreamRefused) else None)
 
 
 def sdk_client(client: WireClient, zone: str | None = None) -> Client:

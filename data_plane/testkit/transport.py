@@ -72,8 +72,8 @@ class SimTransport:
                 return await endpoint.receive()
         except TimeoutError:
             raise ConnectionLost(f"{address}: no answer within {timeout_ms} ms") from None
-        except StreamRefused as refused:
-            raise refused.refusal from None
+        except StreamRefused as refusal:
+            raise CallFailed(refusal.code, refusal.message) from None
         finally:
             endpoint.close()
 
@@ -84,8 +84,8 @@ class SimTransport:
             await endpoint.send(request)
             while True:
                 yield await endpoint.receive()
-        except StreamRefused as refused:
-            raise refused.refusal from None
+        except StreamRefused as refusal:
+            raise CallFailed(refusal.code, refusal.message) from None
         finally:
             endpoint.close()
 

@@ -16,9 +16,6 @@ REQUEST_ID = "x-request-id"
 ERROR_CODE = "penstock-error-code"
 """gRPC trailing metadata of a failed call: the number of an `ErrorCode`; the status details say why."""
 
-RETRY_AFTER_MS = "penstock-retry-after-ms"
-"""gRPC trailing metadata of a call that failed with `THROTTLED`: when to send it again, from now on, if it is known."""
-
 FIND_COORDINATOR = "/penstock.v1.Groups/FindCoordinator"
 GROUP_HEARTBEAT = "/penstock.v1.Groups/Heartbeat"
 COMMIT_OFFSETS = "/penstock.v1.Groups/CommitOffsets"

@@ -16,14 +16,12 @@ class ConnectionLost(Exception):
 
 
 class CallFailed(Exception):
-    """A unary call or a watch was answered with an error: `code` is an `ErrorCode`. `retry_after_ms`: when to come
-    back, 0 = the broker did not say it."""
+    """A unary call or a watch was answered with an error: `code` is an `ErrorCode`."""
 
-    def __init__(self, code: int, message: str, *, retry_after_ms: int = 0) -> None:
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.retry_after_ms = retry_after_ms
 
 
 class Connection(Protocol):

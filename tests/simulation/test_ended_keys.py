@@ -51,7 +51,7 @@ async def ending(stream: Endpoint) -> ErrorCode:
         try:
             await stream.receive()
         except StreamRefused as refused:
-            return ErrorCode(refused.refusal.code)
+            return ErrorCode(refused.code)
 
 
 @pytest.mark.parametrize(

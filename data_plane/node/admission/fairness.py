@@ -8,17 +8,15 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from data_plane.metadata.model import TenantQuotas
-from data_plane.node.admission.call_wait import CallWait, limited
 from data_plane.node.admission.gate import Gate
 from data_plane.node.admission.processor_time import ProcessorTime
-from data_plane.node.ports import Caller, CallFailed, CallHandler, Clock, Connection, WorkClock
+from data_plane.node.ports import Caller, CallHandler, Clock, Connection, WorkClock
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import Pace
 from data_plane.throttling.refusals import Refusals
 from data_plane.throttling.shares import WAIT_MS_MAX, Shares
 from data_plane.throttling.spare import LOOK_MS, Spare
 from data_plane.throttling.use import Use
-from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 
 T = TypeVar("T")
@@ -117,26 +115,13 @@ class Fairness:
         """The work, each step of it charged to the tenant; what it waits for is not."""
         return await _Charged(work(), self._clock, partial(self._spent, tenant), _no_pause)
 
-    async def turn_of_question(self, tenant: TenantId, wait: CallWait | None) -> int:
-        """`turn` for unmetered work, which is then `answered` in the same step. Raises `CallFailed` when a call has
-        waited for as long as it may; None: it is no call, and waits on."""
-        try:
-            async with limited(wait):
-                await self._questions.turn(tenant)
-        except TimeoutError:
-            clears_in_ms = int(self._question_waits_ms(tenant)) + 1
-            raise CallFailed(
-                ErrorCode.THROTTLED,
-                "the tenant has used its share of this broker's processor, which is busy, and its calls wait; clears"
-                f" in {clears_in_ms} ms",
-                retry_after_ms=clears_in_ms,
-            ) from None
-        return await self._processor.call(tenant, wait)
-
-    async def turn_of_beat(self, tenant: TenantId) -> None:
-        """The same for a heartbeat of a group's member, which is then `answered` as one: it does not wait behind its
-        tenant's questions, nor at its limit of processor time, and is not refused."""
-        await self._beats.turn(tenant)
+    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> int:
+        """`turn` for unmetered work, which is then `answered` in the same step. A `beat` is a heartbeat
+        of a group's member: it does not wait behind its tenant's questions, nor at its limit of processor time. Raises
+        `CallFailed` as `ProcessorTime.call` does.
+        """
+        await (self._beats if beat else self._questions).turn(tenant)
+        return 0 if beat else await self._processor.call(tenant)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
@@ -195,9 +180,9 @@ class TenantTurns:
         """`work` is begun when this is, so that a caller that is cancelled before leaves nothing behind."""
         return await self.fairness.charged(self.tenant, work)
 
-    async def asked(self, work: Callable[[], Awaitable[T]], wait: CallWait | None) -> T:
-        """A question, begun in its turn, see `Fairness.answered`. Raises `CallFailed` as `turn_of_question` does."""
-        await self.fairness.turn_of_question(self.tenant, wait)
+    async def asked(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A question, begun in its turn, see `Fairness.answered`."""
+        await self.fairness.turn_of_question(self.tenant)
         return await self.fairness.answered(self.tenant, work)
 
 

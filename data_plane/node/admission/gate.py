@@ -126,12 +126,10 @@ class Gate:
         if wait_ms:
             self._stats.calls_over_limits += 1
             self._stats.limit_refusals.note(tenant, CONNECTION_ATTEMPTS)
-            clears_in_ms = int(wait_ms) + 1
             raise CallFailed(
                 ErrorCode.THROTTLED,
                 f"{CONNECTION_ATTEMPTS} of the tenant is reached: {per_s} connections a second may begin at this"
-                f" broker, all used; clears in {clears_in_ms} ms; keep connections open, a client needs one here",
-                retry_after_ms=clears_in_ms,
+                f" broker, all used; clears in {int(wait_ms) + 1} ms; keep connections open, a client needs one here",
             )
 
     def _connections_limit(self, tenant: TenantId) -> tuple[str, int]:

@@ -6,22 +6,24 @@ what it may make up and one piece of work; while it is, its next pieces wait in 
     comes --the tenant is not ahead, and none of it waits--> goes on
     comes --else--> in the line --it is the first, and the time that was used has passed at the limit--> goes on
                                 --its client is gone--> away
-                                --a call, after `CALL_WAIT_MS_MAX` in all--> refused
+                                --a call, after CALL_WAIT_MS_MAX--> refused
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from data_plane.metadata.model import TenantQuotas
-from data_plane.node.admission.call_wait import CallWait, limited
 from data_plane.node.admission.pace_lines import Waiting, take_in_turn
 from data_plane.node.ports import CallFailed, Clock, Connection
 from data_plane.node.stats import NodeStats
-from data_plane.throttling.pacing import BURST_MS, Pace
+from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX, Pace
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 
 PROCESSOR_RATE = "broker_processor_ms_per_s"
+CALL_WAIT_MS_MAX = HOLD_MS_MAX
+"""A call waits as long as a batch does at most: beyond it its client hears why it gets no answer."""
 OWED_MS_MAX = 10_000.0
 """A tenant waits no longer than this for what it has used, and one piece of work: its streams are not given up."""
 _UNITS = 1_000_000
@@ -85,13 +87,13 @@ class ProcessorTime:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
-    async def call(self, tenant: TenantId, wait: CallWait | None) -> int:
-        """The same for a call, which waits no longer than that; None: however long it takes. Raises `CallFailed`."""
+    async def call(self, tenant: TenantId) -> int:
+        """The same for a call, which waits for CALL_WAIT_MS_MAX at most. Raises `CallFailed`."""
         if self._passes(tenant):
             return 0
         began_ms = self._clock.monotonic_ms()
         try:
-            async with limited(wait):
+            async with asyncio.timeout(CALL_WAIT_MS_MAX / 1000):
                 await self._turn(tenant, Waiting(None, None, began_ms))
         except TimeoutError:
             self._refuse(tenant)
@@ -106,12 +108,10 @@ class ProcessorTime:
             return  # the limit was lifted in this moment
         self._stats.processor_refused += 1
         self._stats.limit_refusals.note(tenant, PROCESSOR_RATE)
-        clears_in_ms = int(pace.clears_in_ms(now_ms)) + 1
         raise CallFailed(
             ErrorCode.THROTTLED,
             f"{PROCESSOR_RATE} of the tenant is reached: {self._used[tenant].ms_per_s} ms a second at this broker, all"
-            f" used, and {len(pace.line)} calls and streams wait; clears in {clears_in_ms} ms",
-            retry_after_ms=clears_in_ms,
+            f" used, and {len(pace.line)} calls and streams wait; clears in {int(pace.clears_in_ms(now_ms)) + 1} ms",
         )
 
     def _passes(self, tenant: TenantId) -> bool:

@@ -34,9 +34,7 @@ class Commitments:
         principal = self._gate.admit(caller)
         wait_ms = self._budget.wait_ms(principal.tenant, self._clock.monotonic_ms(), 1)
         if wait_ms:
-            raise CallFailed(
-                errors.Throttled.code, f"reading commitments: wait for {wait_ms} ms", retry_after_ms=wait_ms
-            )
+            raise CallFailed(errors.Throttled.code, f"reading commitments: wait for {wait_ms} ms")
         self._budget.drain(principal.tenant, self._clock.monotonic_ms(), 1)
         try:
             listing = await self._store.range(model.kept_cuts_prefix(principal.tenant))

@@ -91,9 +91,7 @@ class ProofReads:
         principal = self._gate.admit(caller)
         wait_ms = self._budget.wait_ms(principal.tenant, self._clock.monotonic_ms(), _CALL_KIB)
         if wait_ms:
-            raise CallFailed(
-                errors.Throttled.code, f"proving reads: wait for {wait_ms} ms", retry_after_ms=wait_ms
-            )
+            raise CallFailed(errors.Throttled.code, f"proving reads: wait for {wait_ms} ms")
         return principal
 
     def _charge(self, principal: Principal, size: int) -> None:

@@ -11,12 +11,11 @@ from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import MetaStore, OutcomeUnknown, StoreUnavailable, WatchBatch
-from data_plane.node.admission.call_wait import CallWait
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
-from data_plane.node.ports import Caller, CallFailed, Clock
+from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.requests import parsed, require_few
 from data_plane.node.serving.request_turns import RequestTurns
@@ -46,13 +45,11 @@ class ClientCalls:
         count: Callable[[TenantId, int], None],
         fairness: Fairness,
         *,
-        clock: Clock,
         requests: RequestTurns,
         begin_turn: Callable[[], Turn],
     ) -> None:
         """`count` is called with each answer's tenant and error code."""
         self._begin_turn = begin_turn
-        self._clock = clock
         self._requests = requests
         self._count = count
         self._fairness = fairness
@@ -149,21 +146,15 @@ class ClientCalls:
     ) -> None:
         """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
         principal = self._gate.admit(caller)
-        wait = CallWait(self._clock)
-        await self._requests.of(principal.tenant, principal.key_id, principal.number).call(wait)
+        await self._requests.of(principal.tenant, principal.key_id, principal.number).call()
         asked = parsed(pb.WatchMetadataRequest, request).topics
         require_few(len(asked), "topics")
         names = dict.fromkeys(asked)
-        await self._gate.during(principal, self._push_metadata(principal, names, push, wait))
+        await self._gate.during(principal, self._push_metadata(principal, names, push))
 
     async def _push_metadata(
-        self,
-        principal: Principal,
-        names: Collection[str],
-        push: Callable[[bytes], Awaitable[None]],
-        wait: CallWait,
+        self, principal: Principal, names: Collection[str], push: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """The first push waits as a call does; later ones however long it takes."""
         turns = self._fairness.of(principal.tenant)
         changed = asyncio.Event()
         changed.set()
@@ -184,9 +175,7 @@ class ClientCalls:
                 self._gate.check(principal)
                 unknown.intersection_update(self._missing(principal, unknown))
                 shown = [name for name in names if name not in unknown]
-                essence, response = await turns.asked(
-                    partial(self._shown, principal, shown), wait if not pushed else None
-                )
+                essence, response = await turns.asked(partial(self._shown, principal, shown))
                 if essence != pushed:
                     pushed = essence
                     await push(response)

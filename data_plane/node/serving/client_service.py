@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from data_plane.node.admission.call_wait import CallWait
 from data_plane.node.admission.fairness import Fairness, fairly
 from data_plane.node.admission.gate import Gate
 from data_plane.node.groups.group_calls import GroupCalls, is_beat
 from data_plane.node.integrity.commitments import Commitments
 from data_plane.node.integrity.proof_reads import ProofReads
 from data_plane.node.integrity.scrubber import Scrubber
-from data_plane.node.ports import Caller, CallHandler, Clock, Service
+from data_plane.node.ports import Caller, CallHandler, Service
 from data_plane.node.serving.client_calls import ClientCalls
 from data_plane.node.serving.client_streams import ClientStreams
 from data_plane.node.serving.key_reports import KeyReports
@@ -32,21 +31,17 @@ class ClientParts:
     key_reports: KeyReports
 
 
-def client_service(
-    parts: ClientParts, gate: Gate, fairness: Fairness, requests: RequestTurns, clock: Clock
-) -> Service:
+def client_service(parts: ClientParts, gate: Gate, fairness: Fairness, requests: RequestTurns) -> Service:
     """Each call waits for its turn at its tenant's rate of requests, and then for its tenant's turn."""
 
     async def turn(method: str, caller: Caller, request: bytes) -> None:
-        principal = gate.admit(caller)
+        principal, beat = gate.admit(caller), is_beat(method, request)
         counted = requests.of(principal.tenant, principal.key_id, principal.number)
-        if is_beat(method, request):
+        if beat:
             counted.beat()
-            await fairness.turn_of_beat(principal.tenant)
         else:
-            wait = CallWait(clock)
-            await counted.call(wait)
-            counted.delayed(await fairness.turn_of_question(principal.tenant, wait))
+            await counted.call()
+        counted.delayed(await fairness.turn_of_question(principal.tenant, beat=beat))
 
     calls: dict[str, CallHandler] = {
         methods.METADATA: parts.calls.metadata,

@@ -6,7 +6,7 @@ consume. What a client says to keep going is none: credit, and closing partition
     comes --the pace is clear, and none waits--> goes on
     comes --else--> in the line --it is the first, and the pace is clear--> goes on
                                 --its client is gone--> away, and its frame with it
-    comes --a call, and the line is longer than it may wait--> refused
+    comes --a call, and the line is too long--> refused
 
 All of a tenant wait in one line at each broker, so calls do not overtake streams, nor streams calls. A stream whose
 frame waits reads no further one: its client's connection fills, and the client waits. It hears meanwhile that
@@ -15,10 +15,8 @@ the broker is there, or it would take the stream for a broken one and begin at t
 
 from collections.abc import Callable
 from functools import partial
-from typing import NoReturn
 
 from data_plane.leases.terms import LimitKey
-from data_plane.node.admission.call_wait import CallWait, limited
 from data_plane.node.admission.pace_lines import Waiting, take_in_turn
 from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
 from data_plane.node.limit_refusals import of_whom
@@ -27,7 +25,9 @@ from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import Pace
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
-from penstock.contract.limits import CALL_WAIT_MS_MAX
+
+CALL_WAIT_MS_MAX = 1_000
+"""A call that would wait longer is refused: its client decides earlier what to do, and nothing of it is kept here."""
 
 
 class RequestTurns:
@@ -120,39 +120,29 @@ class KeyRequests:
         """Another limit of the tenant made one of these requests wait."""
         self._throttled(waited_ms)
 
-    async def call(self, wait: CallWait) -> None:
-        """Count a call when its turn comes. Raises `CallFailed` if that is further away than the call may wait: when it
-        comes, once more when it goes on from its principal's line to the tenant's, which may be longer then, and when
-        it has waited for so long."""
+    async def call(self) -> None:
+        """Count a call when its turn comes. Raises `CallFailed` if that is too far away: when it comes, and once more
+        when it goes on from its principal's line to the tenant's, which may be longer then."""
         if self.passes():
             return
-        self._check_soon(self._own_pace(), wait)
-        self._check_soon(self._pace(), wait)
-        try:
-            await self._wait(None, None, wait)
-        except TimeoutError:
-            paces = [pace for pace in (self._own_pace(), self._pace()) if pace is not None]
-            if paces:
-                self._refuse(max(paces, key=self._clears_in_ms))
+        self._check_soon(self._own_pace())
+        self._check_soon(self._pace())
+        await self._wait(None, None, is_call=True)
 
-    def _check_soon(self, pace: Pace | None, wait: CallWait) -> None:
-        if pace is not None and self._clears_in_ms(pace) > wait.left_ms:
-            self._refuse(pace)
-
-    def _clears_in_ms(self, pace: Pace) -> float:
-        return pace.judged_wait_ms(len(pace.line) * REQUEST_UNITS, self._clock.monotonic_ms())
-
-    def _refuse(self, pace: Pace) -> NoReturn:
-        pace.refused += 1
-        self._stats.requests_refused += 1
-        self._stats.limit_refusals.note(self._limit.tenant, of_whom(REQUEST_RATE, pace.principal))
-        clears_in_ms = int(self._clears_in_ms(pace)) + 1
-        raise CallFailed(
-            ErrorCode.THROTTLED,
-            f"requests_per_s of {pace.whose} is reached: {_per_s(pace)} of it at this broker now, all used;"
-            f" clears in {clears_in_ms} ms",
-            retry_after_ms=clears_in_ms,
-        )
+    def _check_soon(self, pace: Pace | None) -> None:
+        if pace is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = pace.judged_wait_ms(len(pace.line) * REQUEST_UNITS, now_ms)
+        if wait_ms > CALL_WAIT_MS_MAX:
+            pace.refused += 1
+            self._stats.requests_refused += 1
+            self._stats.limit_refusals.note(self._limit.tenant, of_whom(REQUEST_RATE, pace.principal))
+            raise CallFailed(
+                ErrorCode.THROTTLED,
+                f"requests_per_s of {pace.whose} is reached: {_per_s(pace)} of it at this broker now, all used;"
+                f" clears in {int(wait_ms) + 1} ms",
+            )
 
     async def frame(
         self, connection: Connection | None = None, sign: Callable[[], None] | None = None
@@ -160,26 +150,25 @@ class KeyRequests:
         """Count a request when its turn comes, however far away that is. `sign` is called now and then until then.
         Raises `ConnectionLost`, and counts nothing, when the connection is gone before."""
         if not self.passes():
-            await self._wait(connection, sign, None)
+            await self._wait(connection, sign, is_call=False)
 
     async def _wait(
-        self, connection: Connection | None, sign: Callable[[], None] | None, wait: CallWait | None
+        self, connection: Connection | None, sign: Callable[[], None] | None, *, is_call: bool
     ) -> None:
         began_ms = self._clock.monotonic_ms()
         waiting = Waiting(connection, sign, began_ms)
         if connection is not None:
             connection.when_gone(waiting.woken.set)
         try:
-            async with limited(wait):
-                # In its principal's line first: what waits there takes no place of others in the tenant's.
-                own = await take_in_turn(self._own_pace, REQUEST_UNITS, waiting, self._clock)
-                try:
-                    if wait is not None and own is not None:
-                        self._check_soon(self._pace(), wait)
-                    await take_in_turn(self._pace, REQUEST_UNITS, waiting, self._clock)
-                except BaseException:
-                    _give_back(own)
-                    raise
+            # In its principal's line first: what waits there takes no place of others in the tenant's.
+            own = await take_in_turn(self._own_pace, REQUEST_UNITS, waiting, self._clock)
+            try:
+                if is_call and own is not None:
+                    self._check_soon(self._pace())
+                await take_in_turn(self._pace, REQUEST_UNITS, waiting, self._clock)
+            except BaseException:
+                _give_back(own)
+                raise
         finally:
             if connection is not None:
                 connection.when_gone(None)

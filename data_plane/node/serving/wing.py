@@ -79,7 +79,6 @@ class Serving:
             replicas.find,
             metering.count_call,
             fairness,
-            clock=environment.clock,
             requests=requests,
             begin_turn=begin_turn,
         )
@@ -94,7 +93,7 @@ class Serving:
             scrubber=integrity.scrubber,
             key_reports=self.key_reports,
         )
-        self.service = client_service(parts, gate, fairness, requests, environment.clock)
+        self.service = client_service(parts, gate, fairness, requests)
 
     def recheck(self) -> None:
         """Keys or tenants changed."""

@@ -176,7 +176,7 @@ def test_a_refused_stream_says_why() -> None:
         await connection.send(b"x")
         with pytest.raises(StreamRefused) as refused:
             await connection.receive()
-        assert refused.value.refusal.code == ErrorCode.UNAUTHENTICATED
+        assert refused.value.code == ErrorCode.UNAUTHENTICATED
 
     world.run(work)
 

@@ -88,7 +88,7 @@ def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
         hands.at_ms += 100
 
     async def story() -> None:
-        task = asyncio.create_task(fair.of(GREEDY).asked(work, None))
+        task = asyncio.create_task(fair.of(GREEDY).asked(work))
         await asyncio.create_task(other())
         assert await task == "done"
 
@@ -116,7 +116,7 @@ def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:
         raise KeyError("ours")
 
     with pytest.raises(KeyError, match="ours"):
-        asyncio.run(fair.of(GREEDY).asked(work, None))
+        asyncio.run(fair.of(GREEDY).asked(work))
     assert _used_ms(fair, hands) == 5
 
 
@@ -133,7 +133,7 @@ def test_a_cancelled_piece_of_work_learns_of_it_and_is_charged_for_what_it_does_
             raise
 
     async def story() -> None:
-        task = asyncio.create_task(fair.of(GREEDY).asked(work, None))
+        task = asyncio.create_task(fair.of(GREEDY).asked(work))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -226,7 +226,7 @@ def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_i
         ends.append("went on")
 
     async def story() -> None:
-        asked = asyncio.create_task(fair.of(GREEDY).asked(question, None))
+        asked = asyncio.create_task(fair.of(GREEDY).asked(question))
         await asyncio.sleep(0.1)
         assert ends == []
         asked.cancel()
@@ -249,7 +249,7 @@ def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause(
         return "done"
 
     async def story() -> None:
-        assert await fair.of(GREEDY).asked(work, None) == "done"
+        assert await fair.of(GREEDY).asked(work) == "done"
         paused_s = loop.time()
         assert paused_s > 0.1
         assert await fair.of(GREEDY).charged(work) == "done"
@@ -284,12 +284,12 @@ def test_many_questions_at_once_get_no_more_of_the_processor_than_one() -> None:
     async def story() -> None:
         nonlocal asked_ms
         beside = asyncio.create_task(neighbour())
-        questions = [asyncio.create_task(fair.of(GREEDY).asked(question, None)) for _ in range(100)]
+        questions = [asyncio.create_task(fair.of(GREEDY).asked(question)) for _ in range(100)]
         await asyncio.sleep(0.1)
         fair._spare.part = ALWAYS
         await asyncio.sleep(5)
         began_ms, asked_ms = hands.monotonic_ms(), 0.0
-        short = asyncio.create_task(fair.of(GREEDY).asked(short_question, None))
+        short = asyncio.create_task(fair.of(GREEDY).asked(short_question))
         await asyncio.sleep(10)
         took_ms = hands.monotonic_ms() - began_ms
         assert ALWAYS / 2 < asked_ms / took_ms < 1.2 * ALWAYS
@@ -321,12 +321,12 @@ def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() 
 
     async def member() -> None:
         nonlocal joined
-        await fair.of(GREEDY).asked(lambda: costs(18), None)
+        await fair.of(GREEDY).asked(lambda: costs(18))
         joined += 1
         while True:
             await asyncio.sleep(2)
             began_ms = hands.monotonic_ms()
-            await fair.turn_of_beat(GREEDY)
+            await fair.turn_of_question(GREEDY, beat=True)
             await fair.answered(GREEDY, lambda: costs(0.3), beat=True)
             waited_ms.append(hands.monotonic_ms() - began_ms)
 
@@ -364,7 +364,7 @@ def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
         fair._spare.part = ALWAYS
         await asyncio.sleep(1)
         assert fair._spare.part == ALWAYS, "nobody asks"
-        await fair.of(GREEDY).asked(question, None)
+        await fair.of(GREEDY).asked(question)
         await asyncio.sleep(1)
         in_time = fair._spare.part
         assert in_time > ALWAYS, "timers fire in time"

@@ -72,9 +72,7 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
 
     names = ("streams", "calls", "proofs", "commitments", "deletion", "scrubber", "key_reports")
     others = dict.fromkeys(names, Unasked())
-    service = client_service(
-        cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair, unlimited, hands
-    )
+    service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair, unlimited)
     caller, beat, joins = of(ACME), request(1), request(0, "orders")
 
     async def call(method: str, sent: bytes) -> bytes:
@@ -111,7 +109,7 @@ def test_a_beat_counts_as_a_request_and_goes_on_where_other_calls_are_refused() 
     )
     names = ("streams", "calls", "groups", "proofs", "commitments", "deletion", "scrubber", "key_reports")
     parts: Any = SimpleNamespace(**dict.fromkeys(names, MagicHands()))
-    service = client_service(parts, door, Fairness(hands, NodeStats(), no_quotas), requests, hands)
+    service = client_service(parts, door, Fairness(hands, NodeStats(), no_quotas), requests)
 
     async def story() -> None:
         await service.turn(methods.GROUP_HEARTBEAT, of(ACME), request(1))

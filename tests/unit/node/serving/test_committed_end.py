@@ -120,7 +120,7 @@ def read_stamped(broker: Broker, offset: int, end_offset: int = 0) -> proof_pb2.
 def test_the_end_of_a_partition_is_where_what_is_committed_ends(broker: Broker, timestamp_ms: int) -> None:
     calls = ClientCalls(
         CONFIG, NOTHING, broker.gate, NOTHING, broker.find, lambda tenant, error: None, NOTHING,
-        clock=broker.clock, requests=NOTHING, begin_turn=broker.turn,
+        requests=NOTHING, begin_turn=broker.turn,
     )  # fmt: skip
     request = log_pb2.ListOffsetsRequest(
         partitions=[

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from data_plane.leases.terms import LimitKey
-from data_plane.node.admission.call_wait import CallWait
 from data_plane.node.leasing.pacing import PRODUCE_RATE, REQUEST_UNITS
 from data_plane.node.ports import CallFailed
 from data_plane.node.serving.batch_turns import Waiting
@@ -103,8 +102,8 @@ def test_a_call_of_a_bounded_principal_is_refused_with_whose_limit_it_is_and_cou
         with pytest.raises(
             CallFailed, match=r"requests_per_s of principal sa_robot is reached: 1 .*clears in"
         ):
-            await robot.call(CallWait(desk))
-        await other.call(CallWait(desk))
+            await robot.call()
+        await other.call()
         assert desk.stats.limit_refusals.of(ACME, "principal:requests_per_s") == 1
         assert desk.stats.limit_refusals.of(ACME, "requests_per_s") == 0
         for frame in frames:
@@ -267,7 +266,7 @@ def test_a_call_is_judged_by_its_tenants_line_once_more_when_its_principals_turn
         robot, other = desk.requests.of(ACME, "robot", 1), desk.requests.of(ACME, "other", 2)
         while robot.passes():
             pass
-        call = asyncio.create_task(robot.call(CallWait(desk)))
+        call = asyncio.create_task(robot.call())
         await asyncio.sleep(0.01)
         assert len(desk.own.line) == 1 and not desk.pace.line
         frames = [asyncio.create_task(other.frame()) for _ in range(40)]

@@ -42,7 +42,6 @@ def test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced() -> 
             lambda where: None,
             lambda tenant, code: None,
             Fairness(Hands(), NodeStats(), no_quotas),
-            clock=Hands(),
             requests=RequestTurns(
                 lambda limit: None, lambda tenant, key_id, name: None, Hands(), NodeStats(), Delays()
             ),

@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from data_plane.leases.terms import LimitKey
-from data_plane.node.admission.call_wait import CallWait
 from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
 from data_plane.node.ports import CallFailed
-from data_plane.node.serving.request_turns import RequestTurns
+from data_plane.node.serving.request_turns import CALL_WAIT_MS_MAX, RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import BURST_MS, Pace
 from penstock.contract.errors import ErrorCode
-from penstock.contract.limits import CALL_WAIT_MS_MAX
 from tests.unit.authz.setup import ACME
 from tests.unit.node.serving.delays import Delays
 
@@ -79,7 +77,7 @@ def test_a_call_whose_turn_is_too_far_away_is_refused_with_the_limit_its_use_and
 
     async def call() -> None:
         try:
-            await desk.requests.call(CallWait(desk))
+            await desk.requests.call()
             done.append(desk.monotonic_ms())
         except CallFailed as failed:
             assert failed.code == ErrorCode.THROTTLED
@@ -102,7 +100,7 @@ def test_calls_do_not_overtake_streams() -> None:
     desk, order = Desk(10), list[str]()
 
     async def ask(name: str, call: bool) -> None:
-        await (desk.requests.call(CallWait(desk)) if call else desk.requests.frame())
+        await (desk.requests.call() if call else desk.requests.frame())
         order.append(name)
 
     async def story() -> None:
@@ -160,7 +158,7 @@ def test_frames_and_calls_go_on_however_many_signs_of_life_there_are(per_s: floa
         nonlocal answered
         while True:
             await asyncio.sleep(1.1 / per_s)
-            await desk.requests.call(CallWait(desk))
+            await desk.requests.call()
             answered += 1
 
     async def story() -> None:
@@ -213,7 +211,7 @@ def test_a_tenant_without_the_limit_is_never_counted() -> None:
     desk.pace = None
     assert all(desk.requests.passes() for _ in range(1_000))
     desk.requests.beat()
-    desk.run(desk.requests.call(CallWait(desk)))
+    desk.run(desk.requests.call())
     assert desk.stats.requests_throttled == 0
 
 
@@ -225,6 +223,6 @@ def test_a_part_of_a_request_a_second_is_said_as_one(per_s: float, said: str) ->
         with pytest.raises(CallFailed, match=f"reached: {said} of it"):
             assert desk.pace is not None
             desk.pace.enter(100 * REQUEST_UNITS, 0.0, may_refuse=False)
-            await desk.requests.call(CallWait(desk))
+            await desk.requests.call()
 
     desk.run(story())
