@@ -158,7 +158,8 @@ def month_forecast(tenant: Tenant, now: datetime) -> MonthForecast:
     first = today - timedelta(days=forecasting.HISTORY_DAYS_MAX)
     days = _days(tenant, min(first, begins.date()), today)
     history_from = _history_from(tenant, days, first)
-    running = max(running, begins.date())
+    if begins.date() > running:  # of the day on which the period begins nothing was read yet
+        running, left = begins.date(), _parts_left(begins)
     priced = _priced_meters(tenant)
     meters = []
     for meter in in_order({name for row in days.values() for name in row}):
@@ -280,7 +281,11 @@ def _running_day(now: datetime) -> tuple[date, int]:
             return day, 0
     else:
         day = now.date()
-    return day, PARTS_OF_DAY - PARTS_OF_DAY * (time_ms(now) % DAY_MS) // DAY_MS
+    return day, _parts_left(now)
+
+
+def _parts_left(moment: datetime) -> int:
+    return PARTS_OF_DAY - PARTS_OF_DAY * (time_ms(moment) % DAY_MS) // DAY_MS
 
 
 def _history_from(tenant: Tenant, days: _Days, first: date) -> date:

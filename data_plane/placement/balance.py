@@ -250,8 +250,8 @@ class _Evening:
         steps = 0
         while not leaders_only and len(self._state.moved) < self._moves_max and self._move_a_replica(means):
             pass
-        while steps < self._moves_max and (self._move_a_leader(means) or self._pass_leaders_on(means)):
-            steps += 1
+        while steps < self._moves_max and (led := self._move_a_leader(means) or self._pass_leaders_on(means)):
+            steps += led
 
     def _uneven(self, thing: int, means: _Values, percent: float) -> bool:
         return any(_distance(thing, sums[thing], means[thing]) > percent for sums in self._sums.values())
@@ -346,8 +346,10 @@ class _Evening:
                 self._led[source].remove((partition.bytes_per_s, index))
                 insort(self._led[destination], (partition.bytes_per_s, index))
 
-    def _move_a_leader(self, means: _Values) -> bool:
-        """The leadership whose change evens out most, of a broker that leads too much; or two that change places."""
+    def _move_a_leader(self, means: _Values) -> int:
+        """The leadership whose change evens out most, of a broker that leads too much; or two that change places.
+        Returns how many were changed.
+        """
         for thing in (LEADERS, BYTES_PER_S):
             fullest, emptiest = self._extremes(thing, means)
             for source in fullest:
@@ -360,8 +362,8 @@ class _Evening:
                         best = (-gain, number, way)
                 if best is not None:
                     self._lead(best[2])
-                    return True
-        return False
+                    return len(best[2])
+        return 0
 
     def _ways_of_leaders(self, source: int, others: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
         """(partition, leader, next leader) of one that goes, and of one that comes back for it."""
@@ -383,9 +385,10 @@ class _Evening:
             if holder in self._state.replicas[index]:
                 yield index
 
-    def _pass_leaders_on(self, means: _Values) -> bool:
+    def _pass_leaders_on(self, means: _Values) -> int:
         """Where two brokers alone cannot help each other and the bound is passed: a chain, in which each broker takes
-        a leadership of the one before and gives another one on, if need be back to the first.
+        a leadership of the one before and gives another one on, if need be back to the first. Returns
+        how many were changed.
         """
         for thing in (LEADERS, BYTES_PER_S):
             if self._uneven(thing, means, TRIGGER_PERCENT):
@@ -394,8 +397,8 @@ class _Evening:
                     chain = self._best_chain(source, means)
                     if chain:
                         self._lead(chain)
-                        return True
-        return False
+                        return len(chain)
+        return 0
 
     def _best_chain(self, source: int, means: _Values) -> list[tuple[int, int, int]]:
         best: tuple[float, list[tuple[int, int, int]]] = (_BETTER, [])

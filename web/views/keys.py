@@ -117,9 +117,11 @@ def rotate_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResp
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResponse:
     """Revoke the key. It is refused from now on, on open streams too."""
-    row = queries.key(access.tenant, key)
-    permission = to_revoke(access.standing, verifies=row.verifies)
+    # A key that is not there is refused as any other: those who may not revoke it do not hear which there are.
+    verifies = queries.keys(access.tenant).filter(public_id=key, verifies=True).exists()
+    permission = to_revoke(access.standing, verifies=verifies)
     require(request, access, permission)
+    row = queries.key(access.tenant, key)
     of = proving_keys(access) if permission is Permission.INVOICES_VERIFY else all_keys(access)
     if request.method == "POST":
         revoked = tenant_actions.revoke_key(access.actor, row)

@@ -117,11 +117,11 @@ class Fairness:
 
     async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> int:
         """`turn` for unmetered work, which is then `answered` in the same step. A `beat` is a heartbeat
-        of a group's member: it does not wait behind its tenant's questions, nor at its limit of processor time. Raises
-        `CallFailed` as `ProcessorTime.call` does.
+        of a group's member: it does not wait behind its tenant's questions, nor at its limit of processor time while
+        there are not too many. Raises `CallFailed` as `ProcessorTime.call` does.
         """
         await (self._beats if beat else self._questions).turn(tenant)
-        return 0 if beat else await self._processor.call(tenant)
+        return await (self._processor.beat if beat else self._processor.call)(tenant)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""

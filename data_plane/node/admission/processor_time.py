@@ -101,6 +101,14 @@ class ProcessorTime:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
+    async def beat(self, tenant: TenantId) -> int:
+        """A heartbeat of a group's member neither waits nor is refused, until the tenant owes all that it can owe.
+        Other work waits before it owes more than one piece: that is a flood of heartbeats, which waits as `call` does.
+        """
+        now_ms = self._clock.monotonic_ms()
+        pace = self._pace(tenant, now_ms)
+        return await self.call(tenant) if pace is not None and pace.clears_in_ms(now_ms) >= OWED_MS_MAX else 0
+
     def _refuse(self, tenant: TenantId) -> None:
         now_ms = self._clock.monotonic_ms()
         pace = self._pace(tenant, now_ms)

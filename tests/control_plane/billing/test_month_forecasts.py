@@ -221,6 +221,17 @@ def test_a_month_that_is_closed_while_it_is_looked_at_is_followed_by_the_next(
     assert found.cost is not None
 
 
+def test_the_first_day_of_a_period_is_whole_while_the_pipeline_has_read_only_the_day_before(
+    acme: Tenant,
+) -> None:
+    ends = datetime(2026, 12, 1, tzinfo=UTC)
+    used_evenly(acme, 60, until=ends)
+    read_until(date(2026, 11, 30), ends - timedelta(hours=1))
+    Cut.objects.create(tenant=acme, period_start=ends - timedelta(days=30), period_end=ends)
+    found = meters(month_forecasts.month_forecast(acme, ends + timedelta(hours=2)))["messages_in"]
+    assert found.total.expected == 31 * 1000
+
+
 # -- anomalies ----------------------------------------------------------------------------------------------
 
 

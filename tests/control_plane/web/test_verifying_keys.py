@@ -60,6 +60,9 @@ def test_billing_revokes_no_other_key_and_a_developer_makes_none_that_proves(hou
     billing = signed_in(house, Standing.BILLING)
     assert key.public_id not in billing.get("/t/acme/verifying-keys").content.decode()
     assert billing.post(f"/t/acme/keys/{key.public_id}/revoke").status_code == 403
+    assert billing.post("/t/acme/keys/psk_nothing/revoke").status_code == 403, (
+        "it does not hear which keys there are"
+    )
     key.refresh_from_db()
     assert key.revoked_at is None
     developer = signed_in(house, Standing.DEVELOPER)

@@ -216,6 +216,41 @@ def test_signs_of_life_count() -> None:
     broker.run(story())
 
 
+def test_a_flood_of_signs_of_life_gets_what_the_limit_gives_and_the_rest_is_refused() -> None:
+    """And signs of life of a member that sends what members send go on."""
+    broker = Broker(LIMIT)
+    heard = {"flood": 0, "refused": 0}
+
+    async def beat() -> None:
+        await broker.fair.turn_of_question(GREEDY, beat=True)
+        await broker.fair.answered(GREEDY, lambda: broker.work(1.0), beat=True)
+
+    async def flood() -> None:
+        while True:
+            try:
+                await beat()
+                heard["flood"] += 1
+            except CallFailed as failed:
+                assert failed.code == ErrorCode.THROTTLED
+                heard["refused"] += 1
+            await asyncio.sleep(0.001)
+
+    async def story() -> None:
+        for _ in range(60):
+            await asyncio.sleep(1.0)
+            await asyncio.wait_for(beat(), 0.1)
+        assert broker.stats.processor_throttled == 0
+        floods = [asyncio.create_task(flood()) for _ in range(10 * STREAMS)]
+        await asyncio.sleep(20.0)
+        heard["flood"] = 0
+        await asyncio.sleep(20.0)
+        await ended(floods)
+
+    broker.run(story())
+    assert heard["flood"] <= 20 * LIMIT * 1.1
+    assert heard["refused"] > 100
+
+
 def test_a_newcomer_stands_behind_who_waits_also_when_the_limit_is_raised() -> None:
     broker, order = Broker(1), list[str]()
 
