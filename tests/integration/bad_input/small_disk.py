@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import wait_until
+
 
 def may_mount() -> bool:
     """Mounting needs root, which continuous integration is."""
@@ -21,7 +23,11 @@ def small_disk(path: Path, size: int) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", str(path)], check=True)
+        # What is just ending may hold a file on it for a moment more.
+        wait_until(
+            f"nobody uses {path}",
+            lambda: subprocess.run(["umount", str(path)], check=False).returncode == 0,
+        )
 
 
 class Ballast:
