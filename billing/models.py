@@ -304,7 +304,7 @@ class Invoice(models.Model):
 
     @property
     def payment_reference(self) -> str:
-        """What a payer names at the bank: the issuer's number, or the id of an invoice from before such numbers."""
+        """The reference of a payment by bank: the issuer's number, or the id of an invoice that has none."""
         return self.issuer_number or self.public_id
 
 

@@ -112,7 +112,7 @@ class ServiceExclusion(models.Model):
     created_at = models.DateTimeField()
     """When it was announced."""
     announced_to = models.BigIntegerField(default=0)
-    """Of all tenants: each up to this one, by its row, has it in its audit log. Of those behind, the logs say it."""
+    """Each tenant up to this row has it in its audit log; the logs of the others say whether they have."""
     withdrawal_announced_to = models.BigIntegerField(default=0)
     """The same of its end."""
 

@@ -36,7 +36,7 @@ _SWAPPED_MAX = 12
 _CHAIN_MAX = 4
 """Leaderships that one chain passes on."""
 _CHAINS_KEPT = 24
-"""Of each length, those that are made longer."""
+"""The best chains of each length are made longer, so many of them."""
 _CHAINS_FROM = 8
 """Brokers that a chain may begin with, those with the most first."""
 _BETTER = 1e-9
