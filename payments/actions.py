@@ -72,13 +72,13 @@ def open_receivable(invoice: Invoice) -> Receivable:
                 "due_at": row.due_at.isoformat(),
             },
         )
-        settle(ACTOR, row, timezone.now())
+        update_state(ACTOR, row, timezone.now())
         if row.state in OWED:
             tell_stripe(row)
         return row
 
 
-def settle(actor: Actor, row: Receivable, now: datetime) -> None:
+def update_state(actor: Actor, row: Receivable, now: datetime) -> None:
     """Move the row to the state that follows from its money and the time. The caller has locked it."""
     before = State(row.state)
     # What waits to be carried cannot be paid yet.
@@ -149,7 +149,7 @@ def follow_credits(receivable: str) -> None:
             before={"credited_micro": before},
             after={"credited_micro": credited, "invoice": row.invoice.public_id},
         )
-        settle(ACTOR, row, timezone.now())
+        update_state(ACTOR, row, timezone.now())
         tell_stripe(row)
 
 
@@ -201,7 +201,7 @@ def note_money(
             "amount_micro": amount_micro,
         },
     )
-    settle(actor, row, timezone.now())
+    update_state(actor, row, timezone.now())
     return made
 
 
@@ -310,7 +310,7 @@ def try_again(actor: Actor, invoice: Invoice) -> Receivable:
         if row.state in OWED and row.charged >= row.charge:
             row.charge += 1
             row.save(update_fields=["charge"])
-        if row.state in OWED and row.held:
+        if row.state in OWED and row.changed_there:
             row.asked_again = True
             row.save(update_fields=["asked_again"])
         tell_stripe(row)

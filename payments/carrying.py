@@ -47,14 +47,14 @@ def gathered(receivable: str) -> bool:
             .order_by("pk")[:CARRIED_MAX]
         )
         carried = [one for one in queries.with_group(row)[1:] if one.state in OWED]
-        room = max(0, CARRIED_MAX - len(carried))
-        if not is_enough([row, *carried, *waiting[:room]]):
+        still_carried = max(0, CARRIED_MAX - len(carried))
+        if not is_enough([row, *carried, *waiting[:still_carried]]):
             _wait(row)
             _released(row)
             return False
         row.waits = False
         row.save(update_fields=["waits"])
-        for one in waiting[:room]:
+        for one in waiting[:still_carried]:
             one.carried_by, one.waits, one.due_at = row, False, row.due_at
             one.save(update_fields=["carried_by", "waits", "due_at"])
         return True
@@ -68,9 +68,17 @@ def put_back(receivable: str) -> None:
         row.stripe_invoice = row.stripe_state = row.pay_url = ""
         # The keys of what was taken away would be answered with it.
         row.key_version += 1
-        row.held = row.asked_again = False
+        row.changed_there = False
+        row.asked_again = False
         row.save(
-            update_fields=["stripe_invoice", "stripe_state", "pay_url", "key_version", "held", "asked_again"]
+            update_fields=[
+                "stripe_invoice",
+                "stripe_state",
+                "pay_url",
+                "key_version",
+                "changed_there",
+                "asked_again",
+            ]
         )
         if row.state in OWED and row.open_micro:
             _wait(row)

@@ -22,8 +22,8 @@ def remind(receivable: str, now: datetime) -> None:
     with actions.locked(receivable) as row:
         if row.state not in OWED:
             return
-        actions.settle(actions.ACTOR, row, now)
-        if row.state != State.PAST_DUE or row.carried_by is not None or row.held:
+        actions.update_state(actions.ACTOR, row, now)
+        if row.state != State.PAST_DUE or row.carried_by is not None or row.changed_there:
             return
         due = reminders_due(row.due_at, settings.reminder_days, now)
         if due > row.reminders:

@@ -109,10 +109,10 @@ class Receivable(models.Model):
     """The last attempt whose outcome is known."""
     problem = models.CharField(max_length=TEXT_LENGTH_MAX, blank=True)
     """Why it is not collected. Operators are alerted."""
-    held = models.BooleanField(default=False)
+    changed_there = models.BooleanField(default=False, db_column="held")
     """Someone has changed it at Stripe, as `problem` says: reminders wait until an operator has decided."""
     asked_again = models.BooleanField(default=False)
-    """An operator has decided that Stripe asks for it again, where it is `held`: with another invoice there."""
+    """An operator has decided that Stripe asks for it again, where it is `changed_there`: with another invoice."""
     mail_due = models.BooleanField(default=False)
     """Whether the invoice is still to be sent by e-mail."""
     notes_mailed = models.PositiveIntegerField(default=0, db_default=0)

@@ -179,7 +179,7 @@ def to_remind(now: datetime, days: Sequence[int], days_to_suspend: int | None) -
             tenant__suspended=False, suspended_at=None, due_at__lte=now - timedelta(days=days_to_suspend)
         )
         due |= suspend & _known() if is_through_stripe() else suspend
-    steps = Q(state=State.OPEN) | (due & Q(carried_by=None, held=False))
+    steps = Q(state=State.OPEN) | (due & Q(carried_by=None, changed_there=False))
     return Receivable.objects.filter(steps, state__in=OWED, waits=False, due_at__lte=now).order_by(
         "due_at", "pk"
     )

@@ -48,9 +48,11 @@ def send_next() -> bool:
     return True
 
 
-def later(receivable: str, now: datetime, *, refused: bool, problem: str = "", held: bool = False) -> bool:
-    """The delivery did not get to its end: it comes again after a pause. True: the problem is a new one. `held`:
-    someone has changed it at Stripe.
+def later(
+    receivable: str, now: datetime, *, refused: bool, problem: str = "", changed_there: bool = False
+) -> bool:
+    """The delivery did not get to its end: it comes again after a pause. True: the problem is a new one. With
+    `changed_there` someone has changed it at Stripe.
     """
     first, most = (REFUSED_FIRST, REFUSED_MAX) if refused else (NO_ANSWER_FIRST, NO_ANSWER_MAX)
     with transaction.atomic():
@@ -58,9 +60,11 @@ def later(receivable: str, now: datetime, *, refused: bool, problem: str = "", h
         problem = problem[:TEXT_LENGTH_MAX]
         fresh = bool(problem) and row.problem != problem
         row.problem, row.refused = problem or row.problem, bool(problem) or row.refused
-        row.held = held if problem else row.held
+        row.changed_there = changed_there if problem else row.changed_there
         row.failures += 1
         row.unsent_since = row.unsent_since or now
         row.retry_at = now + min(most, first * 2 ** min(row.failures - 1, 20))
-        row.save(update_fields=["problem", "refused", "held", "failures", "unsent_since", "retry_at"])
+        row.save(
+            update_fields=["problem", "refused", "changed_there", "failures", "unsent_since", "retry_at"]
+        )
     return fresh

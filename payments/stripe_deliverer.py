@@ -48,8 +48,10 @@ class Collector:
         except Uncollected as refused:
             # What was sent so far is known, and someone may correct it at Stripe: an old key would repeat it.
             _take_another_key(row)
-            held = isinstance(refused, ChangedThere)
-            self._later(row, refused.problem, refused=True, problem=refused.problem, held=held)
+            changed_there = isinstance(refused, ChangedThere)
+            self._later(
+                row, refused.problem, refused=True, problem=refused.problem, changed_there=changed_there
+            )
         except Refused as refused:
             # Stripe would repeat a refusal for a day, also of what was since corrected there.
             _take_another_key(row)
@@ -62,7 +64,7 @@ class Collector:
             self._later(row, error.message, refused=False)
         else:
             Receivable.objects.filter(pk=row.pk).update(
-                failures=0, refused=False, held=False, asked_again=False
+                failures=0, refused=False, changed_there=False, asked_again=False
             )
         return Delivered(generation=max(generation, row.generation))
 
@@ -83,9 +85,11 @@ class Collector:
         _report(gateway, row)
 
     def _later(
-        self, row: Receivable, text: str, *, refused: bool, problem: str = "", held: bool = False
+        self, row: Receivable, text: str, *, refused: bool, problem: str = "", changed_there: bool = False
     ) -> None:
-        fresh = sending.later(row.public_id, timezone.now(), refused=refused, problem=problem, held=held)
+        fresh = sending.later(
+            row.public_id, timezone.now(), refused=refused, problem=problem, changed_there=changed_there
+        )
         if fresh:
             _log.error(
                 "an invoice is not collected",

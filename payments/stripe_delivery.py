@@ -52,10 +52,10 @@ class Collection:
         try:
             self._run()
         except ChangedThere as changed:
-            if not self._is_made_anew() and not self._is_settled(changed):
+            if not self._is_made_again() and not self._is_settled(changed):
                 raise
 
-    def _is_made_anew(self) -> bool:
+    def _is_made_again(self) -> bool:
         """As an operator has asked: what was changed at Stripe goes, and another invoice is made there. Not where
         something was paid with it.
         """
@@ -112,7 +112,7 @@ class Collection:
         if found.receivable != row.public_id:
             raise ChangedThere(
                 f"{found.id} has no mark of this invoice at Stripe any more: set {RECEIVABLE} of its metadata to "
-                f"{row.public_id} there, or have it made anew with {self._retry}"
+                f"{row.public_id} there, or have it made again with {self._retry}"
             )
         if found.customer != customer and self._is_of_former(found):
             return
@@ -139,7 +139,7 @@ class Collection:
             found = self._without_carried(found)
         if found.status == "uncollectible" and row.state in OWED:
             raise ChangedThere(
-                f"{found.id} was marked as uncollectible at Stripe: {self._decide}, or have it asked for anew with "
+                f"{found.id} was marked as uncollectible at Stripe: {self._decide}, or have it asked for again with "
                 f"{self._retry}"
             )
         found = self._settled(found)
@@ -161,7 +161,7 @@ class Collection:
                 is_owed = row.state in OWED and row.open_micro
                 if is_owed and carrying.is_enough(queries.with_group(row)):
                     raise ChangedThere(
-                        f"{row.stripe_invoice} was deleted at Stripe: have it made anew with {self._retry}, or "
+                        f"{row.stripe_invoice} was deleted at Stripe: have it made again with {self._retry}, or "
                         f"{self._decide}"
                     )
                 # A draft of ours that was discarded, also as too little, though the answer was lost.
@@ -206,13 +206,13 @@ class Collection:
         if sorted((item.line, item.amount) for item in items) != expected:
             raise ChangedThere(
                 f"{draft.id} has other items at Stripe than the invoice has lines; not finalized. Delete them there, "
-                f"or have the draft made anew with {self._retry}"
+                f"or have the draft made again with {self._retry}"
             )
         owed = carrying.open_of(self._group) // self._unit_micro
         if draft.total != owed or sum(amount for _, amount in expected) != owed:
             raise ChangedThere(
                 f"{draft.id} has a total of {draft.total} at Stripe, {owed} required; not finalized. Take away there "
-                f"what changes it (a discount, a tax), or have the draft made anew with {self._retry}"
+                f"what changes it (a discount, a tax), or have the draft made again with {self._retry}"
             )
         if draft.starting_balance:
             raise ChangedThere(
@@ -233,7 +233,7 @@ class Collection:
             return False
         if carrying.is_enough(self._group):
             raise ChangedThere(
-                f"{found.id} was voided at Stripe: {self._decide}, or have it asked for anew with {self._retry}"
+                f"{found.id} was voided at Stripe: {self._decide}, or have it asked for again with {self._retry}"
             )
         return True
 
@@ -260,7 +260,7 @@ class Collection:
         if row.state in OWED and found.status == "open" and found.total != expected:
             raise ChangedThere(
                 f"{found.id} was finalized at Stripe with a total of {found.total}, and its lines are {expected}: have "
-                f"it made anew with {self._retry}, or take it back with `penstock payment void "
+                f"it made again with {self._retry}, or take it back with `penstock payment void "
                 f"{row.invoice.public_id}`"
             )
         notes = self._gateway.credit_notes(found.id)

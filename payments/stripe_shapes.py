@@ -1,4 +1,4 @@
-"""What payments know of Stripe's objects, and how its refusals are told apart. Amounts are minor units, as it
+"""What payments know of Stripe's objects, and how its refusals are distinguished. Amounts are minor units, as it
 counts.
 """
 

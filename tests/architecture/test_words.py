@@ -42,6 +42,7 @@ COVERED = (
     "docs/usage-pipeline.md",
     "hosts",
     "local",
+    "payments",
     "penstock",
     "quotas",
     "spark_usage",

@@ -134,7 +134,7 @@ def test_what_is_changed_at_stripe_is_named_stops_reminders_and_each_command_it_
     COMMANDS[command](invoice)
     worker(3)
     row = asked(invoice)
-    assert (row.problem, row.held, row.state) == ("", False, EXPECTED[command])
+    assert (row.problem, row.changed_there, row.state) == ("", False, EXPECTED[command])
     assert differences() == []
     if command == "payment retry":
         theirs = fake.objects[row.stripe_invoice]
@@ -316,10 +316,10 @@ def test_a_credit_note_that_was_made_at_stripe_and_is_voided_there_is_no_problem
 ) -> None:
     made = fake.change_by_hand("credit_notes", asked(invoice).stripe_invoice, amount=500)
     again(invoice)
-    assert asked(invoice).held
+    assert asked(invoice).changed_there
     fake.void_note(made["id"])
     again(invoice)
-    assert (asked(invoice).problem, asked(invoice).held) == ("", False)
+    assert (asked(invoice).problem, asked(invoice).changed_there) == ("", False)
     assert differences() == []
 
 
