@@ -35,6 +35,8 @@ class Report:
     """Its broker epoch."""
     epoch: int
     """Of the controller that it is meant for."""
+    sequence: int
+    """Of the sender's reports: the answer names it."""
     kept: Sequence[Kept]
     """Of partitions that it leads, whose size is another one since it was reported."""
     whole: bool

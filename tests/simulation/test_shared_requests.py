@@ -87,7 +87,8 @@ async def limited(shared: Shared, **quotas: int) -> None:
 def silent_office() -> Any:
     """No coordinator answers while this lasts."""
     return planted(
-        "data_plane.node.leasing.lease_office:LeaseOffice.asked", lambda right: lambda office, request: None
+        "data_plane.leases.coordinator:LeaseCoordinator.asked",
+        lambda right: lambda coordinator, request, registered, now_ms: None,
     )
 
 

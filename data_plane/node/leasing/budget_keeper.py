@@ -2,13 +2,11 @@
 
 import asyncio
 
-from data_plane.contract.methods import BUDGETS
 from data_plane.leases.budget_holder import BudgetHolder
-from data_plane.leases.budget_terms import BudgetAnswer, BudgetRequest
 from data_plane.node.environment import Environment
-from data_plane.node.leasing.budget_messages import read_answer, request_frame
+from data_plane.node.leasing.budget_messages import BUDGET_REQUESTS
 from data_plane.node.leasing.budget_office import BudgetOffice
-from data_plane.node.membership.controller_stream import ControllerStream
+from data_plane.node.membership.controller_questions import ControllerStream
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 
@@ -36,9 +34,8 @@ class BudgetKeeper:
         self._view = view
         self._registration = registration
         self._holder = holder
-        self._office = office
         self._wake = asyncio.Event()
-        self._stream = ControllerStream(environment, view, BUDGETS)
+        self._stream = ControllerStream(environment, view, BUDGET_REQUESTS, office.asked)
 
     def used(self) -> None:
         """Some budget was used. Cheap: called with every batch that counts against one."""
@@ -54,7 +51,8 @@ class BudgetKeeper:
                 epoch = 0 if image.controller is None else image.controller_epoch
                 request = self._holder.request(epoch, self._clock.monotonic_ms())
                 if request is not None:
-                    answer = await self._answer(request)
+                    await self._stream.connect()
+                    answer = await self._stream.ask(request, ANSWER_MS)
                     self._stats.budget_requests += 1
                     if answer is None:
                         self._stats.budget_requests_unanswered += 1
@@ -74,12 +72,3 @@ class BudgetKeeper:
         except TimeoutError:
             pass
         self._wake.clear()
-
-    async def _answer(self, request: BudgetRequest) -> BudgetAnswer | None:
-        if self._stream.is_here:
-            self._stream.close()
-            return await self._office.asked(request)
-        await self._stream.connect()
-        return await self._stream.ask(
-            request_frame(request), lambda frame: read_answer(frame, request), ANSWER_MS
-        )

@@ -1,5 +1,6 @@
 """What brokers say of budgets, and the controller's answers, as frames."""
 
+from data_plane.contract import methods
 from data_plane.contract import replication_pb2 as pb
 from data_plane.leases.budget_terms import (
     ENTRIES_MAX,
@@ -10,6 +11,7 @@ from data_plane.leases.budget_terms import (
 )
 from data_plane.metadata.budget_use import BudgetKey
 from data_plane.node.frame_heads import read_head
+from data_plane.node.membership.controller_questions import QuestionKind
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
 
@@ -94,3 +96,13 @@ def read_answer(frame: bytes, request: BudgetRequest) -> BudgetAnswer | None:
             for key, one in zip(request.wants, head.grants, strict=True)
         },
     )
+
+
+BUDGET_REQUESTS = QuestionKind(
+    method=methods.BUDGETS,
+    asker=lambda request: request.holder,
+    question_frame=request_frame,
+    read_question=read_request,
+    answer_frame=answer_frame,
+    read_answer=read_answer,
+)

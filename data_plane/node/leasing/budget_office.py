@@ -8,9 +8,11 @@ from data_plane.leases.budget_terms import BudgetAnswer, BudgetRequest
 from data_plane.metadata.broker_records import CONTROLLER_KEY
 from data_plane.metadata.budget_use import BudgetKey, BudgetUse, BudgetUseRecord, budget_use_key
 from data_plane.metadata.port import Change, Compare, MetaStore, OutcomeUnknown, Put, StoreUnavailable
-from data_plane.node.leasing.budget_messages import answer_frame, read_request
+from data_plane.node.leasing.budget_messages import BUDGET_REQUESTS
+from data_plane.node.membership.controller_books import ControllerBooks
+from data_plane.node.membership.controller_questions import answer_questions
 from data_plane.node.membership.metadata_view import MetadataView
-from data_plane.node.ports import Caller, Clock, Connection, require_broker
+from data_plane.node.ports import Caller, Clock, Connection
 from penstock.contract.ids import TenantId
 
 _TERMS = 1 << 20
@@ -18,7 +20,7 @@ _TERMS = 1 << 20
 
 
 class BudgetOffice:
-    """Grants only while this broker holds the seat and its session was confirmed just now."""
+    """Grants parts of budgets from the controller's books, once they are written."""
 
     def __init__(
         self,
@@ -34,11 +36,10 @@ class BudgetOffice:
         self._store = store
         self._clock = clock
         self._call_ms = call_ms
-        self._seated = seated
-        self._confident = confident
-        self._books: BudgetBooks | None = None
+        self._books = ControllerBooks(view, seated=seated, confident=confident, begin=self._begin)
         self._books_begun = 0
         self._epoch = 0
+        """Of the controller, in the term of the books."""
         self._written: dict[TenantId, tuple[int, BudgetUseRecord]] = {}
         """By tenant, the revision and value that these books wrote last."""
         self._one_by_one = asyncio.Lock()
@@ -49,44 +50,32 @@ class BudgetOffice:
             return await self._asked(request)
 
     async def serve(self, caller: Caller, connection: Connection) -> None:
-        """One broker's stream. Ends with `ConnectionLost`, or `FrameError`."""
-        while True:
-            request = read_request(await connection.receive())
-            require_broker(caller, request.holder)
-            await connection.send(answer_frame(request, await self.asked(request)))
+        """One broker's stream, as `answer_questions`."""
+        await answer_questions(BUDGET_REQUESTS, self.asked, caller, connection)
 
     async def _asked(self, request: BudgetRequest) -> BudgetAnswer | None:
-        image = self._view.image
-        if not self._seated():
-            self._books = None
+        books = self._books.open()
+        if books is None or request.epoch != self._view.image.controller_epoch:
             return None
-        if not self._confident() or request.epoch != image.controller_epoch:
-            return None
-        books = self._books
-        if books is None or self._epoch != image.controller_epoch:
-            books = self._begin()
-        registered = {broker: image.epoch_of(broker) for broker in image.brokers if image.epoch_of(broker)}
-        decided = books.asked(request, registered, self._clock.monotonic_ms(), self._clock.now_ms())
+        decided = books.asked(
+            request, self._books.registered(), self._clock.monotonic_ms(), self._clock.now_ms()
+        )
         if decided is None:
             return None
         answer, changes = decided
         if changes and not await self._write(books, changes):
             # What became of it is not known: the next books begin with what the store says.
-            self._books = None
+            self._books.drop()
             return None
         return answer
 
-    def _begin(self) -> BudgetBooks:
-        image = self._view.image
+    def _begin(self, epoch: int) -> BudgetBooks:
         self._books_begun += 1
-        self._epoch = image.controller_epoch
+        self._epoch = epoch
         self._written.clear()
-        self._books = BudgetBooks(
-            self._epoch * _TERMS + self._books_begun % _TERMS,
-            budget=image.budget,
-            stored=self._stored,
+        return BudgetBooks(
+            epoch * _TERMS + self._books_begun % _TERMS, budget=self._view.image.budget, stored=self._stored
         )
-        return self._books
 
     def _record(self, tenant: TenantId) -> tuple[int, BudgetUseRecord]:
         """With its revision: what these books wrote, which the image may not have yet."""

@@ -2,14 +2,13 @@
 
 import asyncio
 
-from data_plane.contract.methods import LEASES
 from data_plane.leases.holder import LeaseHolder
-from data_plane.leases.terms import LimitKey, Request
+from data_plane.leases.terms import Request
 from data_plane.node.environment import Environment
 from data_plane.node.leasing.lease_office import LeaseOffice
-from data_plane.node.leasing.messages import read_answer, request_frame
+from data_plane.node.leasing.messages import LEASE_REQUESTS
 from data_plane.node.leasing.pacing import Pacing
-from data_plane.node.membership.controller_stream import ControllerStream
+from data_plane.node.membership.controller_questions import ControllerStream
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 
@@ -37,9 +36,8 @@ class LeaseKeeper:
         self._registration = registration
         self._holder = holder
         self._pacing = pacing
-        self._office = office
         self._wake = asyncio.Event()
-        self._stream = ControllerStream(environment, view, LEASES)
+        self._stream = ControllerStream(environment, view, LEASE_REQUESTS, office.asked)
 
     def observe(self) -> None:
         """The controller or this broker's registration may be another one."""
@@ -91,15 +89,8 @@ class LeaseKeeper:
         self._wake.clear()
 
     async def _ask(self, request: Request) -> None:
-        grants = await self._granted(request)
+        grants = await self._stream.ask(request, self._holder.terms.answer_ms)
         self._stats.lease_requests += 1
         if grants is None or not self._holder.answered(request, grants, self._clock.monotonic_ms()):
             self._stats.lease_failures += 1
             self._holder.unanswered(request)
-
-    async def _granted(self, request: Request) -> dict[LimitKey, int] | None:
-        if self._stream.is_here:
-            return self._office.asked(request)
-        return await self._stream.ask(
-            request_frame(request), lambda frame: read_answer(frame, request), self._holder.terms.answer_ms
-        )

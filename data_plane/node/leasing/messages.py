@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from data_plane.contract import methods
 from data_plane.contract import replication_pb2 as pb
 from data_plane.leases.terms import WISHES_MAX, LimitKey, Request, Wish
 from data_plane.node.frame_heads import read_head
+from data_plane.node.membership.controller_questions import QuestionKind
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
 
@@ -73,3 +75,13 @@ def read_answer(frame: bytes, request: Request) -> dict[LimitKey, int] | None:
     if head.refused or head.sequence != request.sequence or len(head.amounts) != len(request.wishes):
         return None
     return dict(zip(request.wishes, head.amounts, strict=True))
+
+
+LEASE_REQUESTS = QuestionKind(
+    method=methods.LEASES,
+    asker=lambda request: request.holder,
+    question_frame=request_frame,
+    read_question=read_request,
+    answer_frame=answer_frame,
+    read_answer=read_answer,
+)

@@ -2,17 +2,16 @@
 
 import asyncio
 
-from data_plane.contract.methods import STORAGE
 from data_plane.metadata.features import LEASES
 from data_plane.node.environment import Environment
-from data_plane.node.membership.controller_stream import ControllerStream
+from data_plane.node.membership.controller_questions import ControllerStream
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
-from data_plane.node.storage_limits.messages import KEPT_MAX, read_answer, report_frame
+from data_plane.node.storage_limits.messages import KEPT_MAX, STORAGE_REPORTS
 from data_plane.node.storage_limits.storage_office import StorageOffice
-from data_plane.storage_limits.reports import Full, Kept, Report
+from data_plane.storage_limits.reports import Kept, Report
 from data_plane.storage_limits.standing import StorageStanding
 from penstock.contract.ids import TenantId
 
@@ -43,7 +42,6 @@ class StorageKeeper:
         self._registration = registration
         self._replicas = replicas
         self._standing = standing
-        self._office = office
         self._changes = replicas.changes()
         self._due: dict[Replica, None] = {}
         """Those whose size the controller may not know."""
@@ -51,7 +49,7 @@ class StorageKeeper:
         """Epochs of the controller and of this broker's registration under which all was reported or is due."""
         self._limited: frozenset[TenantId] = frozenset()
         self._sequence = 0
-        self._stream = ControllerStream(environment, view, STORAGE)
+        self._stream = ControllerStream(environment, view, STORAGE_REPORTS, office.asked)
 
     async def run(self) -> None:
         try:
@@ -114,11 +112,13 @@ class StorageKeeper:
             broker=self._me,
             registration=self._epochs[1],
             epoch=self._epochs[0],
+            sequence=self._sequence,
             kept=kept,
             whole=whole,
             full=self._standing.full(now_ms),
         )
-        full = await self._answered(report)
+        await self._stream.connect()
+        full = await self._stream.ask(report, ANSWER_MS)
         self._stats.storage_reports += 1
         if full is None:
             self._stats.storage_reports_unanswered += 1
@@ -126,12 +126,3 @@ class StorageKeeper:
         if self._epochs == (self._view.image.controller_epoch, self._registration.epoch):
             self._standing.answered(full, now_ms)
         return True
-
-    async def _answered(self, report: Report) -> list[Full] | None:
-        if self._stream.is_here:
-            return self._office.asked(report)
-        await self._stream.connect()
-        sequence = self._sequence
-        return await self._stream.ask(
-            report_frame(report, sequence), lambda frame: read_answer(frame, sequence), ANSWER_MS
-        )

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Container, Iterator
 
+from data_plane.node.membership.controller_books import ControllerBooks
+from data_plane.node.membership.controller_questions import answer_questions
 from data_plane.node.membership.metadata_view import MetadataView
-from data_plane.node.ports import Caller, Clock, Connection, require_broker
-from data_plane.node.storage_limits.messages import answer_frame, read_report
+from data_plane.node.ports import Caller, Clock, Connection
+from data_plane.node.storage_limits.messages import STORAGE_REPORTS
 from data_plane.storage_limits.books import StorageBooks
 from data_plane.storage_limits.reports import Full, NearLimit, Report
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 
 
 class StorageOffice:
-    """Answers only while this broker holds the seat and its session was confirmed just now."""
+    """Says from the controller's books which tenants are full."""
 
     def __init__(
         self,
@@ -25,54 +27,47 @@ class StorageOffice:
         self._view = view
         self._clock = clock
         self._learn_ms = learn_ms
-        self._seated = seated
-        self._confident = confident
-        self._books: StorageBooks | None = None
+        self._books = ControllerBooks(view, seated=seated, confident=confident, begin=self._begin)
 
     @property
     def near(self) -> int:
         """Tenants that use most of their limit, or all of it; 0 on a broker that is not the controller."""
-        return 0 if self._books is None or not self._seated() else self._books.near
+        books = self._books.kept
+        return 0 if books is None else books.near
 
     @property
     def full(self) -> int:
         """Tenants that may produce no more; 0 on a broker that is not the controller."""
-        return 0 if self._books is None or not self._seated() else len(self._books.full)
+        books = self._books.kept
+        return 0 if books is None else len(books.full)
 
     @property
     def named(self) -> NearLimit | None:
         """Who is near its limit; None on a broker that is not the controller, or may not be it any more."""
-        if self._books is None or not self._seated() or not self._confident():
-            return None
-        return self._books.named
+        books = self._books.confirmed
+        return None if books is None else books.named
 
-    def asked(self, report: Report) -> list[Full] | None:
+    async def asked(self, report: Report) -> list[Full] | None:
         """Who is full; None: this broker keeps no books for the sender now."""
-        image, now_ms = self._view.image, self._clock.monotonic_ms()
-        if not self._seated():
-            self._books = None
+        books = self._books.open()
+        if books is None:
             return None
-        if not self._confident():
-            return None
-        books = self._books
-        if books is None or books.epoch != image.controller_epoch:
-            books = self._books = StorageBooks(
-                image.controller_epoch,
-                now_ms,
-                learn_ms=self._learn_ms,
-                limit=self._limit,
-                tenant_of=self._tenant_of,
-                counted=self._counted,
-            )
-        registered = {broker: image.epoch_of(broker) for broker in image.brokers if image.epoch_of(broker)}
-        return books.full if books.reported(report, registered, image.topics, now_ms) else None
+        topics, now_ms = self._view.image.topics, self._clock.monotonic_ms()
+        return books.full if books.reported(report, self._books.registered(), topics, now_ms) else None
 
     async def serve(self, caller: Caller, connection: Connection) -> None:
-        """One broker's stream. Ends with `ConnectionLost`, or `FrameError`."""
-        while True:
-            report, sequence = read_report(await connection.receive())
-            require_broker(caller, report.broker)
-            await connection.send(answer_frame(sequence, self.asked(report)))
+        """One broker's stream, as `answer_questions`."""
+        await answer_questions(STORAGE_REPORTS, self.asked, caller, connection)
+
+    def _begin(self, epoch: int) -> StorageBooks:
+        return StorageBooks(
+            epoch,
+            self._clock.monotonic_ms(),
+            learn_ms=self._learn_ms,
+            limit=self._limit,
+            tenant_of=self._tenant_of,
+            counted=self._counted,
+        )
 
     def _limit(self, tenant: TenantId) -> int:
         return self._view.image.quotas_of(tenant).storage_bytes_max

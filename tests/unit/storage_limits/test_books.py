@@ -44,6 +44,7 @@ class World:
             broker=BrokerId(broker),
             registration=broker,
             epoch=epoch or self.books.epoch,
+            sequence=0,
             kept=kept,
             whole=whole,
             full=full,

@@ -86,7 +86,7 @@ class Broker:
             raise ConnectionLost("silent") from None
         return pb.DescribeTenantUseResponse(storage_bytes=7, groups=1).SerializeToString()
 
-    def asked(self, report: Report) -> list[Full]:
+    async def asked(self, report: Report) -> list[Full]:
         self.reports.append(report)
         return []
 
