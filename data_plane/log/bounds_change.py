@@ -3,7 +3,6 @@
 The bounds themselves are the log's: what is carried out here answers with the new ones.
 """
 
-from data_plane.log import recovery
 from data_plane.log.appending import Appender
 from data_plane.log.birth import Birth
 from data_plane.log.derived import DerivedState
@@ -11,6 +10,7 @@ from data_plane.log.epochs import LeaderEpochs
 from data_plane.log.outcomes import JournalPiece, PieceKind
 from data_plane.log.pending import PendingWrites
 from data_plane.log.reading import LogReader
+from data_plane.log.replaying import damage_below
 from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segment import Unreadable
 from data_plane.log.segments import Segments, TruncationPoint
@@ -57,13 +57,13 @@ class BoundsChange:
         change = self._carry_out(PieceKind.TRUNCATE, offset)
         end = change.offset
         damage = self._reader.damage
-        found = self._segments.truncate(
+        damaged = self._segments.truncate(
             TruncationPoint(change.segment_base, change.stamp_index, change.position, end), damage
         )
         self._tail.clear()
-        if found is not None:
-            self._reader.found(found)
-        damage[:] = recovery.damage_below(damage, end)
+        if damaged is not None:
+            self._reader.found(damaged)
+        damage[:] = damage_below(damage, end)
         # The last segment is active again, even when nothing of it was removed. Its seal would not cover new batches.
         self._seals.truncate(self._segments.closed_end(end))
         if self._derived.epochs.truncate_end(end):

@@ -16,7 +16,6 @@ from typing import Self
 
 from data_plane.disk import port
 from data_plane.disk.port import Disk, SyncStep
-from data_plane.log import recovery
 from data_plane.log.appending import Appender
 from data_plane.log.birth import Birth
 from data_plane.log.bounds_change import BoundsChange
@@ -29,6 +28,8 @@ from data_plane.log.outcomes import DamagedRange, Duplicate, RecoveryReport, Sli
 from data_plane.log.own_files import OwnFiles
 from data_plane.log.pending import PendingWrites
 from data_plane.log.reading import ColdRead, LogReader
+from data_plane.log.recovery import Opened, open_log
+from data_plane.log.replaying import Bounds
 from data_plane.log.retention import Retention
 from data_plane.log.scrub import LogScrub
 from data_plane.log.sealing import SealFile, Sealing
@@ -56,7 +57,7 @@ class PartitionLog:
     """
 
     def __init__(
-        self, identity: Identity, settings: TopicSettings, bounds: recovery.Bounds, segments: Segments, seals: SealFile,
+        self, identity: Identity, settings: TopicSettings, bounds: Bounds, segments: Segments, seals: SealFile,
         derived: DerivedState, tail: TailBudget, birth: Birth,
     ) -> None:  # fmt: skip
         """For `create` and `recover`."""
@@ -85,7 +86,7 @@ class PartitionLog:
             birth=birth,
         )
         self.usage = LogUsage(segments, derived, seals, self._sealing, self._reader)
-        """What metering reads."""
+        """The view that metering reads."""
         self.scrub = LogScrub(segments, self._reader)
         self._bounds_change = BoundsChange(
             segments,
@@ -107,7 +108,7 @@ class PartitionLog:
         cls,
         disk: Disk,
         directory: str,
-        where: TopicPartition,
+        partition: TopicPartition,
         replica_generation: int,
         settings: TopicSettings,
         *,
@@ -115,19 +116,19 @@ class PartitionLog:
     ) -> Self:
         """A log without records. It touches no file: its directory is made with the first write, or by `creation_steps`
         before."""
-        identity = Identity(where=where, replica_generation=replica_generation, start_offset=0)
-        segments = Segments(disk, directory, where, settings.index_interval_bytes)
-        seals = SealFile(disk, directory, where)
+        identity = Identity(where=partition, replica_generation=replica_generation, start_offset=0)
+        segments = Segments(disk, directory, partition, settings.index_interval_bytes)
+        seals = SealFile(disk, directory, partition)
         derived = DerivedState(disk, directory, segments, seals)
         derived.begin_at(0)
-        bounds = recovery.Bounds(0, 0, 0, 0)
+        bounds = Bounds(0, 0, 0, 0)
         birth = Birth(disk, directory, identity)
         tail = tail or TailBudget(_OWN_TAIL_BYTES)
         return cls(identity, settings, bounds, segments, seals, derived, tail, birth)
 
     @property
     def born(self) -> bool:
-        """Whether the directory is there, and survives a power cut."""
+        """True if the directory is there, and survives a power cut."""
         return self._birth.durable
 
     def make_directory(self) -> None:
@@ -166,13 +167,13 @@ class PartitionLog:
         """
         counted = checkpoint_lost or journal_lost or checkpoint_entry is not None or bool(replay)
         identity = read_identity(disk, directory, counted=counted)
-        known = (
+        in_checkpoint = (
             checkpoint_entry is not None
             and checkpoint_entry.replica_generation == identity.replica_generation
         )
         # A kill may have come between making the directory and making its name durable (RL125).
-        birth = Birth(disk, directory, identity, made=True, durable=known)
-        opened = recovery.open_log(
+        birth = Birth(disk, directory, identity, made=True, durable=in_checkpoint)
+        opened = open_log(
             disk, directory, settings, identity, checkpoint_entry, replay, clean=clean, checkpoint_lost=checkpoint_lost
         )  # fmt: skip
         bounds, segments, derived = opened.bounds, opened.segments, opened.derived
@@ -202,7 +203,7 @@ class PartitionLog:
         )
         return log, report
 
-    def _resume(self, opened: "recovery.Opened", monotonic_ms: float) -> None:
+    def _resume(self, opened: Opened, monotonic_ms: float) -> None:
         """Take up sealing where the files leave it."""
         self._pending.durable_end = min(self._pending.durable_end, self.log_end_offset)
         for segment in self._segments.all[:-1]:
@@ -246,7 +247,7 @@ class PartitionLog:
 
     @property
     def owes_a_sync(self) -> bool:
-        """Whether a relaxed topic's log has records that a power cut may take, though they count as stored."""
+        """True if a relaxed topic's log has records that a power cut may take, though they count as stored."""
         relaxed = self.settings.durability is not Durability.FSYNC
         return relaxed and self.durable_end_offset < self.log_end_offset
 
@@ -290,7 +291,7 @@ class PartitionLog:
 
     @property
     def has_damage(self) -> bool:
-        """Whether there is such a range."""
+        """True if there is such a range."""
         return bool(self._reader.damage)
 
     # appends
@@ -329,7 +330,7 @@ class PartitionLog:
     # durability
 
     def take_unsynced(self) -> Unsynced | None:
-        """What was written since the last call; None when nothing was."""
+        """The writes since the last call; None when there were none."""
         return self._pending.take(self.high_watermark, self.log_end_offset)
 
     def mark_durable(self, unsynced: Unsynced) -> int:
@@ -406,7 +407,7 @@ class PartitionLog:
         freed = self._segments.remove_below(min(offset, self.log_start_offset), damage)
         if self._derived.epochs.truncate_start(self.stored_from):
             self._derived.write_epochs()
-        damage[:] = [one for one in damage if one.end_offset > self.first_segment_offset]
+        damage[:] = [damaged for damaged in damage if damaged.end_offset > self.first_segment_offset]
         return freed
 
     @property
@@ -447,7 +448,7 @@ class PartitionLog:
         return self.read_stored(offset, end_offset, max_bytes)
 
     def read_stored(self, offset: int, end_offset: int, max_bytes: int) -> Slice | ColdRead:
-        """As `read`, for replicas: also what lies below the log's start in its first segment, which is stored whole."""
+        """`read` for replicas: also what lies below the log's start in its first segment, which is stored whole."""
         if not self.stored_from <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRange(
                 f"{self.name}: offset {offset}, {self.stored_from} to {self.log_end_offset} are stored"

@@ -1,5 +1,5 @@
-"""Opening a log after a stop: replay the journal over its files, check what lies above the recovery point, rebuild
-the rest.
+"""Opening a log after a stop: replay the journal over its files (`replaying`), check what lies above the recovery
+point, rebuild the rest.
 
 Durable is what the last checkpoint covered and what the journal holds. A bad batch at or above the durable end is
 the torn tail of writes that were never acknowledged, whatever follows it: pages reach the disk in any order; it is
@@ -7,20 +7,21 @@ truncated (RL121). A bad batch below it is damage: named, kept, never served (RL
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
-from data_plane.disk.port import Disk, File
+from data_plane.disk.port import Disk
 from data_plane.log import layout
 from data_plane.log.checkpoint import CheckpointEntry
 from data_plane.log.derived import DerivedState
 from data_plane.log.epochs import LeaderEpochs
 from data_plane.log.identity import Identity
 from data_plane.log.journal_record import JournalRecord
-from data_plane.log.outcomes import DamagedRange, PartitionDamaged, PieceKind
+from data_plane.log.outcomes import DamagedRange, PartitionDamaged
 from data_plane.log.presumed import presumed_range
 from data_plane.log.readable import read_or_zeros
 from data_plane.log.recovered_epochs import epochs_of, read_epochs
+from data_plane.log.replaying import Bounds, bounds_of, replay_journal, segment_bases
 from data_plane.log.scan import Bad, check_batches, next_good_stamp
 from data_plane.log.sealing import SealFile
 from data_plane.log.segment import Segment, Unreadable
@@ -41,43 +42,6 @@ from penstock.records.seal import Seal
 from penstock.records.stamp import stamp_seed
 
 
-@dataclass(slots=True)
-class Bounds:
-    """What checkpoint and journal say of the log, and what was found of it."""
-
-    high_watermark: int
-    log_start: int
-    durable_end: int
-    checked_from: int
-    """Batches from here on are to be checked."""
-    log_end: int = 0
-    torn_bytes: int = 0
-    torn_roll: bool = False
-    """A segment that was not part of the log was removed. That has to be durable before anything is written in its
-    place: a file that came back would end the segment before it."""
-    truncated_to: int | None = None
-    """Where the lowest segment begins that a replayed change of bounds made the active one."""
-    touched: dict[int, None] = field(default_factory=dict)
-    """Segments that the replay wrote to, by base offset."""
-    damage: list[DamagedRange] = field(default_factory=list)
-    rebuilt: list[str] = field(default_factory=list)
-
-
-def bounds_of(identity: Identity, entry: CheckpointEntry | None) -> Bounds:
-    """As of the last checkpoint; without one, of a log that never was in one."""
-    if entry is None:
-        start = identity.start_offset
-        return Bounds(start, start, start, start)
-    damage = list(entry.damage)
-    return Bounds(
-        entry.high_watermark,
-        entry.log_start_offset,
-        entry.recovery_point,
-        entry.recovery_point,
-        damage=damage,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A log as its files tell it."""
@@ -94,26 +58,20 @@ def open_log(
     disk: Disk, directory: str, settings: TopicSettings, identity: Identity, entry: CheckpointEntry | None,
     replay: Sequence[JournalRecord], *, clean: bool, checkpoint_lost: bool = False,
 ) -> Opened:  # fmt: skip
-    """Everything that `PartitionLog.recover` needs. `clean`: the directory was left cleanly; `checkpoint_lost`: its
-    checkpoint is not, or bad."""
+    """Everything that `PartitionLog.recover` needs.
+
+        STOPPED --the journal is replayed over the files--> BOUNDED --segments are found and checked--> LOADED
+        LOADED --seals are read, and end where the last closed segment does--> SEALED
+        SEALED --epochs, snapshots and drafts are read, or made from the batches--> OPENED
+
+    `clean`: the directory was left cleanly; `checkpoint_lost`: its checkpoint is not there, or bad. Raises
+    `PartitionDamaged`.
+    """
     if entry is not None and entry.replica_generation != identity.replica_generation:
         entry = None
-    first_sequence = 0 if entry is None else entry.first_sequence
-    generation = identity.replica_generation
-    records = [
-        one
-        for one in replay
-        if one.head.replica_generation == generation and one.head.sequence >= first_sequence
-    ]
-    names = disk.list(directory)
-    for name in names:
-        if name.endswith(layout.TEMPORARY_SUFFIX):
-            disk.remove(f"{directory}/{name}")
-    bounds = bounds_of(identity, entry)
-    if checkpoint_lost:
-        bases, seed = segment_bases(names), stamp_seed(identity.where)
-        start, end = presumed_range(disk, directory, bases, seed, identity.start_offset)
-        bounds = Bounds(start, start, end, start)
+    records = _to_replay(replay, identity, entry)
+    names = _without_unfinished(disk, directory)
+    bounds = _presumed(disk, directory, identity, names) if checkpoint_lost else bounds_of(identity, entry)
     if records:
         replay_journal(disk, directory, identity, bounds, records)
         names = disk.list(directory)
@@ -121,10 +79,48 @@ def open_log(
     load_segments(names, segments, bounds)
     if records or (not clean and (entry is None or bounds.log_end > entry.recovery_point)):
         segments.name_changes += 1  # files may have been made that no sync of the directory has covered
-    bounds.damage[:] = [one for one in bounds.damage if one.end_offset > bounds.log_start]
-    bounds.high_watermark = max(bounds.log_start, min(bounds.high_watermark, bounds.log_end))
+    seals = _read_seals(disk, directory, names, segments, bounds)
+    derived = DerivedState(disk, directory, segments, seals)
+    stored = read_epochs(disk, directory) if layout.EPOCHS_FILE in names else None
+    _derive_epochs(stored, segments, derived, bounds)
+    _derive_state(names, segments, seals, derived, bounds)
+    return Opened(bounds, segments, seals, derived, _unsealed(segments, seals, derived))
 
-    seals = SealFile(disk, directory, identity.where)
+
+def _to_replay(
+    replay: Sequence[JournalRecord], identity: Identity, entry: CheckpointEntry | None
+) -> list[JournalRecord]:
+    """Records of this replica that no checkpoint covers."""
+    first_sequence = 0 if entry is None else entry.first_sequence
+    return [
+        record
+        for record in replay
+        if record.head.replica_generation == identity.replica_generation
+        and record.head.sequence >= first_sequence
+    ]
+
+
+def _without_unfinished(disk: Disk, directory: str) -> Sequence[str]:
+    """The directory's names, once files are removed that were being written when the process ended."""
+    names = disk.list(directory)
+    unfinished = [name for name in names if name.endswith(layout.TEMPORARY_SUFFIX)]
+    for name in unfinished:
+        disk.remove(f"{directory}/{name}")
+    return [name for name in names if name not in unfinished] if unfinished else names
+
+
+def _presumed(disk: Disk, directory: str, identity: Identity, names: Sequence[str]) -> Bounds:
+    """Bounds that the files alone tell, where no checkpoint does (RL54)."""
+    bases, seed = segment_bases(names), stamp_seed(identity.where)
+    start, end = presumed_range(disk, directory, bases, seed, identity.start_offset)
+    return Bounds(start, start, end, start)
+
+
+def _read_seals(
+    disk: Disk, directory: str, names: Sequence[str], segments: Segments, bounds: Bounds
+) -> SealFile:
+    """The seals of segments that are closed."""
+    seals = SealFile(disk, directory, segments.where)
     if layout.SEALS_FILE in names and not seals.load():
         bounds.rebuilt.append("seals")
     if bounds.truncated_to is not None:
@@ -134,21 +130,38 @@ def open_log(
     if bounds.log_end >= bounds.durable_end:
         # Also a crash may have taken what stood behind a sealed segment, and more is appended to it now.
         seals.truncate(segments.closed_end(bounds.log_end))
-    derived = DerivedState(disk, directory, segments, seals)
-    kept = read_epochs(disk, directory) if layout.EPOCHS_FILE in names else None
-    derived.epochs = epochs_of(segments, kept or LeaderEpochs(), bounds.log_start, bounds.log_end)
-    if kept is None and segments.all:
+    return seals
+
+
+def _derive_epochs(
+    stored: LeaderEpochs | None, segments: Segments, derived: DerivedState, bounds: Bounds
+) -> None:
+    """Leader epochs by the file and the stamps; the file is written again where they differ (RL123)."""
+    derived.epochs = epochs_of(segments, stored or LeaderEpochs(), bounds.log_start, bounds.log_end)
+    if stored is None and segments.all:
         bounds.rebuilt.append("epochs")
-    if kept is not None and kept.pairs() == derived.epochs.pairs():
+    if stored is not None and stored.pairs() == derived.epochs.pairs():
         derived.written_epoch = derived.epochs.last
-    elif kept is not None or segments.all:
+    elif stored is not None or segments.all:
         derived.write_epochs()
+
+
+def _derive_state(
+    names: Sequence[str], segments: Segments, seals: SealFile, derived: DerivedState, bounds: Bounds
+) -> None:
+    """Producers and meters by the newest good snapshot and the batches behind it, and drafts of missing seals."""
     bad = derived.load_snapshot(bounds.log_end, names)
     if bad:
         derived.forget_snapshots()
         bounds.rebuilt += bad
     waiting = [segment for segment in segments.all[:-1] if segment.end_offset > seals.end_offset]
     derived.rebuild(bounds.log_end, (waiting[0].base_offset, waiting[0].end_offset) if waiting else None)
+
+
+def _unsealed(
+    segments: Segments, seals: SealFile, derived: DerivedState
+) -> tuple[tuple[Segment, Seal, int], ...]:
+    """Closed segments without a seal, up to one whose end is not readable."""
     drafts = {draft.base_offset: draft for draft in derived.drafts}
     unsealed = []
     for closed, following in pairwise(segments.all):
@@ -158,164 +171,7 @@ def open_log(
                 unsealed.append((closed, draft, following.stamp(0).end_offset))
             except Unreadable:
                 break
-    return Opened(bounds, segments, seals, derived, tuple(unsealed))
-
-
-class _Files:
-    """The files of one log while the journal is replayed over them."""
-
-    def __init__(self, disk: Disk, directory: str, identity: Identity) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._identity = identity
-        self._open: dict[str, File] = {}
-
-    def file(self, base: int, suffix: str) -> File:
-        path = layout.segment_file(self._directory, base, suffix)
-        if path not in self._open:
-            self._open[path] = self._disk.open(path, create=True)
-        return self._open[path]
-
-    def exists(self, base: int) -> bool:
-        return self._disk.exists(layout.segment_file(self._directory, base, layout.LOG_SUFFIX))
-
-    def holds_a_stamp(self, base: int) -> bool:
-        """Whether the segment at `base` was begun, as far as its size tells."""
-        path = layout.segment_file(self._directory, base, layout.STAMPS_SUFFIX)
-        return self._disk.exists(path) and self.file(base, layout.STAMPS_SUFFIX).size() >= stamp_at(1)
-
-    def bases(self) -> list[int]:
-        """Base offsets of all segments of which any file exists."""
-        return segment_bases(self._disk.list(self._directory))
-
-    def remove(self, base: int, *, set_aside: bool) -> None:
-        for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX, layout.INDEX_SUFFIX):
-            path = layout.segment_file(self._directory, base, suffix)
-            if path in self._open:
-                self._open.pop(path).close()
-            if set_aside and suffix != layout.INDEX_SUFFIX and self._disk.exists(path):
-                self._disk.rename(path, path + layout.SET_ASIDE_SUFFIX)
-            else:
-                self._disk.remove(path)
-
-    def append(self, record: JournalRecord) -> None:
-        head = record.head
-        stamps, batches = record.payload()
-        self.file(head.segment_base, layout.LOG_SUFFIX).write_at(head.position, [batches])
-        sidecar = self.file(head.segment_base, layout.STAMPS_SUFFIX)
-        if head.stamp_index == 0:
-            sidecar.write_at(0, [pack_header(self._identity.where, head.segment_base), stamps])
-        else:
-            sidecar.write_at(stamp_at(head.stamp_index), [stamps])
-
-    def truncate(self, base: int, position: int, stamp_count: int, *, set_aside: bool) -> None:
-        """Nothing stays behind this point; what lies before it is not made longer. `set_aside`: whole segments behind
-        it are kept beside, as evidence of damage (RL122)."""
-        for other in self.bases():
-            if other > base:
-                self.remove(other, set_aside=set_aside)
-        if base < 0:
-            return
-        for suffix, size in ((layout.LOG_SUFFIX, position), (layout.STAMPS_SUFFIX, stamp_at(stamp_count))):
-            if self._disk.exists(layout.segment_file(self._directory, base, suffix)):
-                file = self.file(base, suffix)
-                if file.size() > size:
-                    file.truncate(size)
-
-    def close(self) -> None:
-        for file in self._open.values():
-            file.close()
-
-
-def segment_bases(names: Sequence[str]) -> list[int]:
-    """Base offsets of all segments of which a data or stamps file is among these of a directory, in order."""
-    found: dict[int, None] = {}
-    for name in names:
-        for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX):
-            base = layout.number_in(name, suffix)
-            if base is not None:
-                found[base] = None
-    return sorted(found)
-
-
-def replay_journal(
-    disk: Disk, directory: str, identity: Identity, bounds: Bounds, records: Sequence[JournalRecord]
-) -> None:
-    """Bring files and bounds to where the journal ends. Doing it again changes nothing."""
-    flushed = max((at for at, one in enumerate(records) if one.head.kind is PieceKind.FLUSHED), default=-1)
-    start = _last_start(records, bounds.log_start)
-    files = _Files(disk, directory, identity)
-    # Segments before it that are gone were deleted: recovery needs no space for them (RL128).
-    kept_from = max(
-        (base for base in files.bases() if base <= start and files.holds_a_stamp(base)), default=-1
-    )
-    try:
-        for at, record in enumerate(records):
-            head = record.head
-            acts = at > flushed
-            bounds.high_watermark = max(bounds.high_watermark, head.high_watermark)
-            match head.kind:
-                case PieceKind.APPEND:
-                    deleted = head.segment_base < kept_from and not files.exists(head.segment_base)
-                    if acts and record.intact and not deleted:
-                        files.append(record)
-                        bounds.touched[head.segment_base] = None
-                    bounds.durable_end = max(bounds.durable_end, head.end_offset)
-                    bounds.checked_from = min(bounds.checked_from, head.offset)
-                case PieceKind.FLUSHED:
-                    bounds.durable_end = max(bounds.durable_end, head.offset)
-                    if at == flushed:
-                        bounds.checked_from = head.offset
-                case PieceKind.LOG_START:
-                    bounds.log_start = max(bounds.log_start, head.offset)
-                case PieceKind.TRUNCATE:
-                    if acts:
-                        given_up = head.offset < bounds.high_watermark
-                        files.truncate(head.segment_base, head.position, head.stamp_index, set_aside=given_up)
-                        bounds.touched[head.segment_base] = None
-                    _truncate_bounds(bounds, head.offset)
-                    _truncate_seals(bounds, head.segment_base if head.segment_base >= 0 else head.offset)
-                case PieceKind.START_OVER:
-                    if acts:
-                        files.truncate(-1, 0, 0, set_aside=head.offset < bounds.high_watermark)
-                    bounds.log_start = head.offset
-                    _truncate_seals(bounds, head.offset)
-                    bounds.damage.clear()
-                    bounds.durable_end = bounds.high_watermark = bounds.checked_from = head.offset
-    finally:
-        files.close()
-
-
-def _last_start(records: Sequence[JournalRecord], start: int) -> int:
-    """Where the log begins when all records are replayed."""
-    for record in records:
-        if record.head.kind is PieceKind.LOG_START:
-            start = max(start, record.head.offset)
-        elif record.head.kind is PieceKind.START_OVER:
-            start = record.head.offset
-    return start
-
-
-def _truncate_bounds(bounds: Bounds, offset: int) -> None:
-    bounds.durable_end = min(bounds.durable_end, offset)
-    bounds.high_watermark = min(bounds.high_watermark, offset)
-    bounds.checked_from = min(bounds.checked_from, offset)
-    bounds.damage = damage_below(bounds.damage, offset)
-
-
-def _truncate_seals(bounds: Bounds, active_base: int) -> None:
-    bounds.truncated_to = (
-        active_base if bounds.truncated_to is None else min(bounds.truncated_to, active_base)
-    )
-
-
-def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRange]:
-    """What of the damage lies below `offset`."""
-    return [
-        DamagedRange(one.first_offset, min(one.end_offset, offset), one.reason)
-        for one in damage
-        if one.first_offset < offset
-    ]
+    return tuple(unsealed)
 
 
 def load_segments(names: Sequence[str], segments: Segments, bounds: Bounds) -> None:
@@ -326,14 +182,14 @@ def load_segments(names: Sequence[str], segments: Segments, bounds: Bounds) -> N
     while len(bases) > 1 and bases[1] <= bounds.log_start and bases[1] != bounds.high_watermark:
         _remove(segments, segments.made(bases.pop(0)), bounds)
     joined = True
-    for at, base in enumerate(bases):
+    for number, base in enumerate(bases):
         segment = segments.made(base)
         joined = joined and _begins(segment, base, bounds) and _joins(segments.active, base, bounds)
         if not joined:
             bounds.torn_bytes += segment.data.size()
             _remove(segments, segment, bounds)
             continue
-        joined = _load(segments, segment, bases[at + 1] if at + 1 < len(bases) else None, bounds)
+        joined = _load(segments, segment, bases[number + 1] if number + 1 < len(bases) else None, bounds)
         if not segment.stamp_count:
             _remove(segments, segment, bounds)
             continue
@@ -347,6 +203,8 @@ def load_segments(names: Sequence[str], segments: Segments, bounds: Bounds) -> N
     if bounds.log_end < bounds.durable_end:
         _damaged(bounds, bounds.log_end, bounds.durable_end, "the log ends before its durable end")
     bounds.damage.sort()
+    bounds.damage[:] = [damaged for damaged in bounds.damage if damaged.end_offset > bounds.log_start]
+    bounds.high_watermark = max(bounds.log_start, min(bounds.high_watermark, bounds.log_end))
 
 
 def _without_taken_back(bases: Sequence[int], segments: Segments, checked_from: int) -> list[int]:
@@ -368,7 +226,7 @@ def _without_taken_back(bases: Sequence[int], segments: Segments, checked_from: 
 
 
 def _holds(segment: Segment, base_offset: int) -> bool:
-    """Whether a good stamp of the segment's files is of the batch that begins there."""
+    """True if the segment's files have a good stamp of the batch that begins there."""
     stamps = segment.good_stamps(0, stamps_in(segment.stamps.size()))
     return any(stamp.base_offset == base_offset for _, stamp in stamps)
 
@@ -383,12 +241,14 @@ def _remove(segments: Segments, segment: Segment, bounds: Bounds) -> None:
 
 
 def _damaged(bounds: Bounds, first: int, end: int, reason: str) -> None:
-    if first < end and not any(one.first_offset <= first and end <= one.end_offset for one in bounds.damage):
+    if first < end and not any(
+        damaged.first_offset <= first and end <= damaged.end_offset for damaged in bounds.damage
+    ):
         bounds.damage.append(DamagedRange(first, end, reason))
 
 
 def _begins(segment: Segment, base: int, bounds: Bounds) -> bool:
-    """Whether the segment is part of the log: it is below the durable end, or its first stamp is good."""
+    """True if the segment is part of the log: it is below the durable end, or its first stamp is good."""
     if base < bounds.durable_end:
         return True
     block = segment.stamps_block(0, 1)
@@ -396,7 +256,7 @@ def _begins(segment: Segment, base: int, bounds: Bounds) -> bool:
 
 
 def _joins(before: Segment | None, base: int, bounds: Bounds) -> bool:
-    """Whether a segment at `base` continues the log; offsets missing below the durable end are damage, not an end."""
+    """True if a segment at `base` continues the log; offsets missing below the durable end are damage, not an end."""
     expected = bounds.log_start if before is None else before.end_offset
     if base <= expected and (before is None or base == expected):
         return True
@@ -438,7 +298,7 @@ def _load(segments: Segments, segment: Segment, following: int | None, bounds: B
 
 
 def is_torn(offset: int, durable_end: int) -> bool:
-    """Whether a bad batch at `offset` is the torn tail of writes never acknowledged (RL121), not damage (RL122)."""
+    """True if a bad batch at `offset` is the torn tail of writes never acknowledged (RL121), not damage (RL122)."""
     return offset >= durable_end
 
 
@@ -488,18 +348,18 @@ def _remove_torn_tail(segment: Segment, bounds: Bounds) -> None:
 
 def _pass_damage(segment: Segment, bad: Bad, following: int | None, bounds: Bounds) -> bool:
     """Go on behind a bad batch below the durable end; False when nothing good follows in this segment."""
-    where = f"{segment.path(layout.LOG_SUFFIX)} at byte {bad.position}"
+    bad_batch = f"{segment.path(layout.LOG_SUFFIX)} at byte {bad.position}"
     high = min(bounds.durable_end, following if following is not None else bounds.durable_end)
     stamp = bad.stamp
     if stamp is not None and stamp.base_offset == segment.end_offset and stamp.position == segment.size:
-        _damaged(bounds, stamp.base_offset, stamp.end_offset, f"{where}: {bad.reason}")
+        _damaged(bounds, stamp.base_offset, stamp.end_offset, f"{bad_batch}: {bad.reason}")
         segment.note(stamp.end_offset, stamp.size, stamp.accepted_ms, stamp.leader_epoch, -1, bad.checksum)
         return True
-    found = next_good_stamp(segment, bad.number, segment.end_offset + 1, high)
-    if found is None:
-        _damaged(bounds, segment.end_offset, high, f"{where}: {bad.reason}")
+    next_good = next_good_stamp(segment, bad.number, segment.end_offset + 1, high)
+    if next_good is None:
+        _damaged(bounds, segment.end_offset, high, f"{bad_batch}: {bad.reason}")
         return False
-    number, good = found
-    _damaged(bounds, segment.end_offset, good.base_offset, f"{where}: {bad.reason}")
+    number, good = next_good
+    _damaged(bounds, segment.end_offset, good.base_offset, f"{bad_batch}: {bad.reason}")
     segment.skip_damage(number, good.base_offset, good.position)
     return True

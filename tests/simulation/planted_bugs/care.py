@@ -209,7 +209,7 @@ BUGS = (
     PlantedBug(
         name="recovery removes the segment that a repair was about to keep aside",
         rule="RL122",
-        target="data_plane.log.recovery:_Files.remove",
+        target="data_plane.log.replaying:ReplayedFiles.remove",
         wrong=_gone,
         finders=(
             CrashStates(
@@ -318,7 +318,7 @@ BUGS = (
     PlantedBug(
         name="recovery writes again what was deleted",
         rule="RL128",
-        target="data_plane.log.recovery:_last_start",
+        target="data_plane.log.replaying:_last_start",
         wrong=lambda right: lambda records, start: start,
         finders=(Check(test=test_recovery.test_recovery_needs_no_room_for_what_was_deleted),),
     ),

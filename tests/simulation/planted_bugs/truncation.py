@@ -167,7 +167,7 @@ BUGS = (
     PlantedBug(
         name="a journaled truncation is not replayed",
         rule="RL30",
-        target="data_plane.log.recovery:_truncate_bounds",
+        target="data_plane.log.replaying:_truncate_bounds",
         wrong=nothing,
         finders=(
             CrashStates(
