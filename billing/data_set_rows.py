@@ -45,10 +45,13 @@ class Rows:
         columns: Sequence[str],
         only: Mapping[str, str],
         between: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
+        *,
+        instead: str,
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """(window, row of `columns` and their `quantity`) in the order of windows, of the rows that have the values of
         `only` and lie in [first, end) of `between`. Rows of equal columns come as one for each part of a file, so
-        memory does not grow with the file. Raises `InvalidRequest` for more than can be read.
+        memory does not grow with the file. Raises `InvalidRequest` for more than can be read; `instead` says what to
+        ask for where one day alone is too much.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -59,16 +62,14 @@ class Rows:
         for name, (first, end) in between.items():
             wanted &= (pc.field(name) >= first) & (pc.field(name) < end)
 
-        fetched = 0
+        if not isinstance(self.store, FolderStore):
+            self._check_fetched(windows, instead)
         for window in windows:
-            for run_id, file, size, _ in self._windows[window].files:
+            for run_id, file, _, _ in self._windows[window].files:
                 source: Any
                 if isinstance(self.store, FolderStore):
                     source = str(self.store.run_folder(self._name, run_id) / file)
                 else:
-                    fetched += size
-                    if fetched > FETCHED_BYTES_MAX:
-                        raise InvalidRequest(f"from: usage of {len(windows)} days is too much; name fewer")
                     content = self.store.file(self._name, run_id, file)
                     if content is None:
                         raise FileNotFoundError(file)
@@ -81,6 +82,23 @@ class Rows:
                     for row in table.group_by(list(columns)).aggregate([("quantity", "sum")]).to_pylist():
                         row["quantity"] = int(row.pop("quantity_sum"))
                         yield window, row
+
+    def _check_fetched(self, windows: Sequence[str], instead: str) -> None:
+        """All tenants' usage of a day is in its files, so fewer topics do not make them smaller. Raises
+        `InvalidRequest`.
+        """
+        sizes = {window: sum(size for _, _, size, _ in self._windows[window].files) for window in windows}
+        most = f"at most {FETCHED_BYTES_MAX >> 20} MiB are read for an answer"
+        for window, size in sizes.items():
+            if size > FETCHED_BYTES_MAX:
+                raise InvalidRequest(
+                    f"from: usage of {window} is {size >> 20} MiB of files, {most}; {instead}"
+                )
+        total = sum(sizes.values())
+        if total > FETCHED_BYTES_MAX:
+            raise InvalidRequest(
+                f"from: usage of these {len(windows)} days is {total >> 20} MiB of files, {most}; name fewer days"
+            )
 
     @property
     def _windows(self) -> Any:

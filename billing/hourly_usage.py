@@ -27,6 +27,7 @@ MINUTE_DAYS = 3
 """Minutes are kept of so many days, today included."""
 GROUPS_AT_ONCE = 4
 """So many times the groups of a page are in memory while rows are read: then those that come behind the page go."""
+_INSTEAD = f"ask by {TOPIC} and {DAY}, which takes no files"
 _DAY = timedelta(days=1)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 Key = tuple[int | str, ...]
@@ -133,7 +134,7 @@ def _rows_of(rows: Rows, window: str, tenant: str, asked: Asked) -> Any:
         between[MINUTE] = (_minute_of(asked.first), _minute_of(asked.end))
     elif asked.fine == HOUR:
         between[HOUR] = (asked.first, asked.end)
-    return (row for _, row in rows.sums([window], columns, {"tenant": tenant}, between))
+    return (row for _, row in rows.sums([window], columns, {"tenant": tenant}, between, instead=_INSTEAD))
 
 
 def _item(asked: Asked, key: Key, meters: Mapping[str, int], names: Mapping[str, str]) -> dict[str, Any]:

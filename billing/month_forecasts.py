@@ -76,6 +76,10 @@ class CostForecast:
     """All meters low, as expected, and high at once: rather too wide where they do not move together."""
 
     book: rating.PriceBook
+    credit: charges.StandingCredit
+    """The terms of the running period, and what is left of each grant before it."""
+    opened_ms: tuple[int, int]
+    """When the tenant was open within the period: fees are of that."""
     low: Priced
     expected: Priced
     high: Priced
@@ -183,7 +187,7 @@ def month_forecast(tenant: Tenant, now: datetime) -> MonthForecast:
         begins=begins,
         ends=ends,
         meters=tuple(meters),
-        cost=_cost(tenant, (begins, ends), meters, days, running),
+        cost=_cost(tenant, runs_from, (begins, ends), meters, days, running),
     )
 
 
@@ -192,20 +196,16 @@ def what_if(tenant: Tenant, book: rating.PriceBook, now: datetime) -> WhatIf:
     are no prices to compare with. Of a period that is over ask `previews.last_periods`.
     """
     forecast = month_forecast(tenant, now)
-    if forecast.cost is None:
+    own = forecast.cost
+    if own is None:
         raise NotFound("there are no prices yet; the first round of billing publishes them")
+    period = (forecast.begins, forecast.ends)
     return WhatIf(
         forecast=forecast,
-        own=forecast.cost.book,
+        own=own.book,
         book=book,
-        own_cost=forecast.cost.expected,
-        cost=_priced(
-            book,
-            running_credit(tenant, running_begins(tenant)),
-            (forecast.begins, forecast.ends),
-            open_ms(tenant, forecast.begins, forecast.ends),
-            forecast.expected,
-        ),
+        own_cost=own.expected,
+        cost=_priced(book, own.credit, period, own.opened_ms, forecast.expected),
     )
 
 
@@ -306,6 +306,7 @@ def _history_from(tenant: Tenant, days: _Days, first: date) -> date:
 
 def _cost(
     tenant: Tenant,
+    runs_from: datetime,
     period: tuple[datetime, datetime],
     meters: Sequence[MeterForecast],
     days: _Days,
@@ -315,7 +316,7 @@ def _cost(
     if row is None:
         return None
     book = rating.PriceBook.read(row.document)
-    credit = running_credit(tenant, running_begins(tenant))
+    credit = running_credit(tenant, runs_from)
     opened_ms = open_ms(tenant, *period)
 
     def priced(quantities: Mapping[str, int], end: datetime = period[1]) -> Priced:
@@ -323,6 +324,8 @@ def _cost(
 
     return CostForecast(
         book=book,
+        credit=credit,
+        opened_ms=opened_ms,
         low=priced({one.meter: one.total.low for one in meters}),
         expected=priced({one.meter: one.total.expected for one in meters}),
         high=priced({one.meter: one.total.high for one in meters}),

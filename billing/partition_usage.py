@@ -11,6 +11,7 @@ from penstock.rules.meters import LEADERLESS
 
 DATA_SET = "usage_hour"
 _COLUMNS = ("topic", "topic_id", "partition", "meter")
+_INSTEAD = "ask without partitions, which takes no files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ def _read(
 ) -> list[PartitionDay]:
     def fold(rows: Rows) -> dict[tuple[str, ...], int]:
         sums: dict[tuple[str, ...], int] = {}
-        for window, row in rows.sums(windows(rows), _COLUMNS, {"tenant": tenant, **only}):
+        for window, row in rows.sums(windows(rows), _COLUMNS, {"tenant": tenant, **only}, instead=_INSTEAD):
             key = (window, *(row[name] for name in _COLUMNS))
             sums[key] = sums.get(key, 0) + row["quantity"]
         return sums

@@ -47,6 +47,11 @@ def receivable_of(invoice: Invoice) -> Receivable:
     return row
 
 
+def bank_reference(invoice: Invoice) -> str:
+    """What to name when it is paid by bank; empty: the settings say no bank account to pay to."""
+    return invoice.payment_reference if config.current().invoices.bank_lines else ""
+
+
 def any_invoice(invoice: str) -> Invoice:
     """An invoice of any tenant, for operators. Raises `NotFound`."""
     row = Invoice.objects.select_related("tenant", "price_book").filter(public_id=invoice).first()

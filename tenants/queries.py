@@ -264,6 +264,11 @@ def key(tenant: Tenant, public_id: str) -> ApiKey:
     return row
 
 
+def verifying_keys(tenant: Tenant) -> QuerySet[ApiKey]:
+    """Keys of the tenant that prove invoices and do nothing else, revoked ones included."""
+    return keys(tenant).filter(verifies=True)
+
+
 def keys_made_by(tenant: Tenant, person: Person) -> QuerySet[ApiKey]:
     """Valid keys of the tenant whose maker is this person."""
     return keys(tenant).filter(maker=person, revoked_at=None).exclude(expires_at__lte=timezone.now())

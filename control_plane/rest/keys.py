@@ -4,6 +4,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -127,6 +128,9 @@ class ChangedKey(shapes.Delivery, KeyShape):
     pass
 
 
+LISTED_KEYS = shapes.listed("Key", KeyShape(many=True))
+
+
 # The context has the `key`, which is stored nowhere.
 class NewKey(ChangedKey):
     key = serializers.SerializerMethodField(help_text="The key itself; shown once.")
@@ -144,6 +148,11 @@ class RotatedKey(NewKey):
         return KeyShape(self.context["old"]).data
 
 
+def _as_listed(rows: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
+    """With all that a list shows of each."""
+    return rows.select_related("service_account", "maker").prefetch_related("bindings")
+
+
 class KeysView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.KEYS_READ, "POST": Permission.KEYS_WRITE}
     dry_run = frozenset({"POST"})
@@ -151,14 +160,11 @@ class KeysView(TenantView):
     @extend_schema(
         operation_id="keys_list",
         parameters=[shapes.TENANT, *shapes.PAGING],
-        responses={200: shapes.listed("Key", KeyShape(many=True)), **shapes.problems(403, 404)},
+        responses={200: LISTED_KEYS, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """The tenant's keys, revoked ones too, without their text."""
-        rows = (
-            tenants.keys(self.tenant).select_related("service_account", "maker").prefetch_related("bindings")
-        )
-        return self.paged(rows, KeyShape)
+        return self.paged(_as_listed(tenants.keys(self.tenant)), KeyShape)
 
     @extend_schema(
         operation_id="keys_create",
@@ -190,8 +196,19 @@ class KeysView(TenantView):
 
 
 class VerifyingKeysView(TenantView):
-    permissions: ClassVar[Any] = {"POST": Permission.INVOICES_VERIFY}
+    permissions: ClassVar[Any] = {"GET": Permission.INVOICES_VERIFY, "POST": Permission.INVOICES_VERIFY}
     dry_run = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="keys_list_verifying",
+        parameters=[shapes.TENANT, *shapes.PAGING],
+        responses={200: LISTED_KEYS, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's keys that prove invoices, revoked ones too, without their text: for all who may make and revoke
+        such keys, also those that see no other key.
+        """
+        return self.paged(_as_listed(tenants.verifying_keys(self.tenant)), KeyShape)
 
     @extend_schema(
         operation_id="keys_create_verifying",
@@ -257,7 +274,7 @@ class KeyView(TenantView):
             # Who finds a key that leaked can end it, whatever it may do else: no right is gained by that.
             return
         # A key that is not there is refused as any other: those who may not revoke it do not hear which there are.
-        verifies = tenants.keys(self.tenant).filter(public_id=key, verifies=True).exists()
+        verifies = tenants.verifying_keys(self.tenant).filter(public_id=key).exists()
         self.access.require(to_revoke(self.access.standing, verifies=verifies))
 
     @extend_schema(

@@ -37,8 +37,8 @@ class ReceivableShape(serializers.Serializer[Any]):
         source="invoice.issuer_number",
         help_text="The invoice's number over all tenants; empty: it is older than such numbers.",
     )
-    payment_reference = serializers.CharField(
-        source="invoice.payment_reference", help_text="What to name when it is paid by bank."
+    payment_reference = serializers.SerializerMethodField(
+        help_text="What to name when it is paid by bank; empty: the service says no bank account to pay to."
     )
     state = serializers.ChoiceField(choices=STATES)
     currency = serializers.CharField()
@@ -71,6 +71,9 @@ class ReceivableShape(serializers.Serializer[Any]):
     carried_by = serializers.SerializerMethodField(
         help_text="Id of the invoice with which it is collected; empty: it is collected alone."
     )
+
+    def get_payment_reference(self, row: Receivable) -> str:
+        return queries.bank_reference(row.invoice)
 
     def get_unsent(self, row: Receivable) -> bool:
         return row.unsent_since is not None and collection() == "stripe"

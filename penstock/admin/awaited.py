@@ -107,8 +107,8 @@ class AwaitedAdmin:
     async def rotate_key(self, key_id: str, *, overlap_s: int = 3600, timeout: float | None = None) -> NewKey:
         return await asyncio.to_thread(self._admin.rotate_key, key_id, overlap_s=overlap_s, timeout=timeout)
 
-    async def keys(self, *, timeout: float | None = None) -> list[Key]:
-        return await asyncio.to_thread(self._admin.keys, timeout=timeout)
+    async def keys(self, *, verifying: bool = False, timeout: float | None = None) -> list[Key]:
+        return await asyncio.to_thread(self._admin.keys, verifying=verifying, timeout=timeout)
 
     async def key(self, key_id: str, *, timeout: float | None = None) -> Key:
         return await asyncio.to_thread(self._admin.key, key_id, timeout=timeout)

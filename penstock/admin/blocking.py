@@ -210,9 +210,12 @@ class Admin:
         path = f"/v1/keys/{segment(key_id)}/rotate"
         return new_key_of(self._rest.post(path, {"overlap_s": overlap_s}, timeout_s=timeout))
 
-    def keys(self, *, timeout: float | None = None) -> list[Key]:
-        """All keys of the tenant, revoked ones included."""
-        return [key_of(item) for item in self._rest.items("/v1/keys", timeout_s=timeout)]
+    def keys(self, *, verifying: bool = False, timeout: float | None = None) -> list[Key]:
+        """All keys of the tenant, revoked ones included. `verifying`: only those that prove invoices. Who may make such
+        keys may list them, though they see no other key.
+        """
+        path = "/v1/keys:verifying" if verifying else "/v1/keys"
+        return [key_of(item) for item in self._rest.items(path, timeout_s=timeout)]
 
     def key(self, key_id: str, *, timeout: float | None = None) -> Key:
         """One key."""

@@ -126,12 +126,17 @@ def _show_new(made: "NewKey") -> None:
         say("The brokers do not know it yet; they get it as soon as they can be reached.")
 
 
-@key.command("list", examples=["penstock key list"])
+@key.command("list", examples=["penstock key list", "penstock key list --verifying"])
+@click.option(
+    "--verifying",
+    is_flag=True,
+    help="Only keys that prove invoices. Roles that may make them and see no other key list them so.",
+)
 @timeout_option
-def key_list(timeout: float) -> None:
+def key_list(verifying: bool, timeout: float) -> None:
     """List the tenant's keys, without their text."""
     with closing(admin_client()) as admin:
-        keys = admin.keys(timeout=timeout)
+        keys = admin.keys(verifying=verifying, timeout=timeout)
     if current().json:
         print_json({"keys": [_as_json(found) for found in keys]})
         return
@@ -139,7 +144,7 @@ def key_list(timeout: float) -> None:
     print_table(
         ["key", "name", "state", "created", "only"],
         rows,
-        empty="No keys yet. Make one: penstock key create --name shop",
+        empty=f"No keys yet. Make one: penstock key create --name {'auditors --verifying' if verifying else 'shop'}",
     )
 
 

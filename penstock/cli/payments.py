@@ -278,7 +278,7 @@ def _print_receivable(row: dict[str, Any]) -> None:
     by_bank = row["state"] in ("open", "past_due") and not (
         row["pay_url"] or row.get("waits") or row.get("carried_by")
     )
-    # A service of before 0.2 says no reference.
+    # A service without a bank account says none, nor does one of before 0.2.
     if by_bank and row.get("payment_reference"):
         say(f"Pay by bank with the reference {row['payment_reference']}.")
     if row["problem"]:

@@ -38,8 +38,6 @@ WANTED: dict[str, Any] = {
     "amount": 1_000,
     "policy": "refuse_produce",
 }
-NOW_MS = time_ms(timezone.now())
-BEGAN_MS, ENDS_MS = period_at("month", NOW_MS)
 
 
 def no_prices(tenant: Tenant) -> UnitRates | None:
@@ -50,7 +48,14 @@ def made(tenant: Tenant, **more: Any) -> Budget:
     return actions.create(ACTOR, tenant, no_prices, used_since, **{**WANTED, **more})[1]
 
 
-def seen(row: Budget, used: int, began_ms: int = BEGAN_MS) -> dict[tuple[str, str], BudgetUseSeen]:
+def month_of(row: Budget) -> tuple[int, int]:
+    """The month that the budget was made in: a run over a month's last midnight has two."""
+    return period_at("month", time_ms(row.created_at))
+
+
+def seen(row: Budget, used: int, began_ms: int | None = None) -> dict[tuple[str, str], BudgetUseSeen]:
+    """`began_ms`: the month that it began then; None: the budget's first."""
+    began_ms = month_of(row)[0] if began_ms is None else began_ms
     use = BudgetUseSeen(began_ms=began_ms, ends_ms=period_at("month", began_ms)[1], used=used)
     return {(row.tenant.public_id, row.public_id): use}
 
@@ -200,20 +205,22 @@ def test_each_threshold_is_said_once_a_period_and_the_highest_alone() -> None:
     house = make_house("acme")
     row = made(house.tenant)
 
-    def said(used: int, began_ms: int = BEGAN_MS) -> int:
+    following_ms = month_of(row)[1]
+
+    def said(used: int, began_ms: int | None = None) -> int:
         return notices.note(list(queries.all_budgets()), seen(row, used, began_ms), no_prices)
 
     assert said(499) == 0
     assert said(500) == 1 and said(500) == 0 and said(799) == 0
     assert said(1_200) == 1 and said(5_000) == 0, "80 and 100 at once are one notice"
-    assert said(10, ENDS_MS) == 0 and said(600, ENDS_MS) == 1, "the next period begins with none"
+    assert said(10, following_ms) == 0 and said(600, following_ms) == 1, "the next period begins with none"
     assert said(1_200) == 0, "what a broker says late of the period before"
     mails = list(Mail.objects.order_by("pk").values_list("subject", flat=True))
     assert len(mails) == 3 and "has used 120 % of its budget prod" in mails[1]
     entries = AuditEntry.objects.filter(action="budget.threshold").order_by("sequence")
     assert len(entries) == 3
     actions.change(ACTOR, house.tenant, row.public_id, {"amount": 1_100})
-    assert said(600, ENDS_MS) == 1, "of another amount"
+    assert said(600, following_ms) == 1, "of another amount"
 
 
 def test_a_higher_amount_that_is_far_from_its_thresholds_says_nothing() -> None:
@@ -226,10 +233,11 @@ def test_a_higher_amount_that_is_far_from_its_thresholds_says_nothing() -> None:
 
 def test_use_is_shown_with_the_budget() -> None:
     row = made(make_tenant("acme"))
-    assert queries.used_of(row, None, NOW_MS) is None
-    assert queries.used_of(row, {}, NOW_MS) == 0
-    assert queries.used_of(row, seen(row, 70), NOW_MS) == 70
-    assert queries.used_of(row, seen(row, 70), ENDS_MS) == 0, "the record is of the period before"
+    began_ms, ends_ms = month_of(row)
+    assert queries.used_of(row, None, began_ms) is None
+    assert queries.used_of(row, {}, began_ms) == 0
+    assert queries.used_of(row, seen(row, 70), began_ms) == 70
+    assert queries.used_of(row, seen(row, 70), ends_ms) == 0, "the record is of the period before"
 
 
 def test_a_budget_that_is_made_as_a_month_ends_counts_what_its_own_month_used(
@@ -282,10 +290,11 @@ def test_what_the_period_used_before_the_budget_was_made_counts() -> None:
     ):  # fmt: skip
         row = made(tenant, name=name, **more)
         (sent,) = queries.as_sent(tenant, [row], no_prices)
-        assert (row.used_before, sent.used_before, sent.used_before_in(BEGAN_MS)) == (used, used, used), name
-        assert sent.first_began_ms == (BEGAN_MS if used else 0)
-        assert queries.used_of(row, {}, NOW_MS) == used, "brokers have counted nothing yet"
-        assert queries.used_of(row, {}, ENDS_MS) == 0, "another period"
+        began_ms, ends_ms = month_of(row)
+        assert (row.used_before, sent.used_before, sent.used_before_in(began_ms)) == (used, used, used), name
+        assert sent.first_began_ms == (began_ms if used else 0)
+        assert queries.used_of(row, {}, began_ms) == used, "brokers have counted nothing yet"
+        assert queries.used_of(row, {}, ends_ms) == 0, "another period"
     publish_first_price_book(timezone.now())
     prices = unit_rates(tenant)
     assert prices is not None
@@ -305,10 +314,11 @@ def test_a_budget_that_begins_above_a_threshold_says_so_without_a_message() -> N
     row = made(make_house("acme").tenant)
     row.used_before = 900
     row.save()
-    notices.note([row], queries.with_use_before([row], {}, NOW_MS), no_prices)
+    began_ms, ends_ms = month_of(row)
+    notices.note([row], queries.with_use_before([row], {}, began_ms), no_prices)
     row.refresh_from_db()
     assert (row.noted_percent, row.noted_used) == (80, 900)
-    assert queries.with_use_before([row], {}, ENDS_MS) == {}, "the next period begins with nothing"
-    assert queries.with_use_before([row], seen(row, 950), NOW_MS) == seen(row, 950), (
+    assert queries.with_use_before([row], {}, ends_ms) == {}, "the next period begins with nothing"
+    assert queries.with_use_before([row], seen(row, 950), began_ms) == seen(row, 950), (
         "brokers count from it on"
     )

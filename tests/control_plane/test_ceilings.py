@@ -36,7 +36,6 @@ from tests.control_plane.world import House, call, make_house
 
 pytestmark = pytest.mark.django_db
 
-NOW = timezone.now()
 AMOUNT = 100_000_000
 OPERATOR = Actor(kind=ActorKind.OPERATOR, id="op")
 ACTOR = Actor(kind=ActorKind.PERSON, id="anna")
@@ -47,14 +46,20 @@ def ceiling(house: House, **more: Any) -> Budget:
     return budget_actions.create(ACTOR, house.tenant, unit_rates, used_since, **{**wanted, **more})[1]
 
 
-def look(micro: int | None, at: datetime = NOW, kept: int | None = 10**9) -> int:
+def look(at: datetime, micro: int | None, kept: int | None = 10**9) -> int:
     expected = None if micro is None else Expected(cost_micro=micro, currency="USD")
     return growth.look(lambda tenant, now: expected, lambda tenant: kept, at)
 
 
 @pytest.fixture
-def house() -> House:
-    publish_first_price_book(NOW)
+def now() -> datetime:
+    """When the test begins: a run over a month's last midnight has two months."""
+    return timezone.now()
+
+
+@pytest.fixture
+def house(now: datetime) -> House:
+    publish_first_price_book(now)
     return make_house("acme")
 
 
@@ -64,14 +69,14 @@ def make_topic(tenant: Tenant, name: str, actor: Any = ACTOR) -> Any:
 
 
 def test_what_would_cost_more_is_refused_while_the_month_is_expected_to_reach_the_ceiling(
-    house: House,
+    house: House, now: datetime
 ) -> None:
     tenant = house.tenant
     make_topic(tenant, "there")
     row = ceiling(house)
     generation = Tenant.objects.get(pk=tenant.pk).generation
-    assert look(AMOUNT - 1) == 0 and growth.refusal(tenant, "another topic") is None
-    assert look(AMOUNT, NOW + timedelta(minutes=6)) == 1
+    assert look(now, AMOUNT - 1) == 0 and growth.refusal(tenant, "another topic") is None
+    assert look(now + timedelta(minutes=6), AMOUNT) == 1
     for refused in (
         lambda: make_topic(tenant, "more"),
         lambda: topics.update_topic(ACTOR, tenant, "there", partitions=2),
@@ -98,11 +103,13 @@ def test_what_would_cost_more_is_refused_while_the_month_is_expected_to_reach_th
     assert shown["growth_stopped_at"] and shown["forecast"] == AMOUNT
 
 
-def test_growth_goes_on_when_clearly_less_is_expected_or_a_person_raises_the_amount(house: House) -> None:
+def test_growth_goes_on_when_clearly_less_is_expected_or_a_person_raises_the_amount(
+    house: House, now: datetime
+) -> None:
     row, minutes = ceiling(house), iter(range(0, 100, 6))
 
     def next_look(micro: int | None) -> int:
-        return look(micro, NOW + timedelta(minutes=next(minutes)))
+        return look(now + timedelta(minutes=next(minutes)), micro)
 
     assert next_look(AMOUNT + 5) == 1
     assert next_look(AMOUNT * 96 // 100) == 0, "a forecast that moves does not stop and release in turn"
@@ -121,17 +128,19 @@ def test_growth_goes_on_when_clearly_less_is_expected_or_a_person_raises_the_amo
     assert growth.refusal(house.tenant, "it") is None
 
 
-def test_a_ceiling_is_looked_at_in_its_turn_and_of_its_own_tenant_alone(house: House) -> None:
+def test_a_ceiling_is_looked_at_in_its_turn_and_of_its_own_tenant_alone(house: House, now: datetime) -> None:
     ceiling(house)
     other = make_house("other")
-    assert look(AMOUNT, kept=None) == 1 and not growth.kept_max_by_tenant(), "no broker says what is kept"
+    assert look(now, AMOUNT, kept=None) == 1 and not growth.kept_max_by_tenant(), (
+        "no broker says what is kept"
+    )
     assert growth.refusal(other.tenant, "it") is None
-    assert look(1, NOW + timedelta(minutes=1)) == 0, "not again so soon"
-    assert look(1, NOW + timedelta(minutes=6)) == 1
+    assert look(now + timedelta(minutes=1), 1) == 0, "not again so soon"
+    assert look(now + timedelta(minutes=6), 1) == 1
 
 
 def test_of_two_ceilings_the_lower_holds_and_removing_one_leaves_the_other(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House, monkeypatch: pytest.MonkeyPatch, now: datetime
 ) -> None:
     asked: list[dict[str, Any]] = []
     client = SimpleNamespace(put_tenant=lambda name, **asked_for: asked.append(asked_for))
@@ -150,9 +159,9 @@ def test_of_two_ceilings_the_lower_holds_and_removing_one_leaves_the_other(
 
     limit = on_brokers()
     row = ceiling(house)
-    assert look(AMOUNT, kept=10**8) == 1
+    assert look(now, AMOUNT, kept=10**8) == 1
     lower = ceiling(house, name="less", amount=AMOUNT // 2)
-    assert look(AMOUNT, kept=10**7) == 1
+    assert look(now, AMOUNT, kept=10**7) == 1
     assert "'less'" in str(growth.refusal(house.tenant, "it"))
     assert on_brokers() == 10**7 + growth.MORE_BYTES_MIN
     budget_actions.remove(ACTOR, house.tenant, lower.public_id)
@@ -178,7 +187,7 @@ def test_what_grows_is_what_costs_more_for_good() -> None:
 
 
 def test_a_forecast_without_enough_days_counts_with_its_low_end(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House, monkeypatch: pytest.MonkeyPatch, now: datetime
 ) -> None:
     cost = SimpleNamespace(
         book=SimpleNamespace(currency="USD"),
@@ -186,9 +195,9 @@ def test_a_forecast_without_enough_days_counts_with_its_low_end(
         expected=SimpleNamespace(total_micro=2),
     )
     for is_tested, micro in ((False, 1), (True, 2)):
-        found = SimpleNamespace(cost=cost, is_tested=is_tested, begins=NOW)
+        found = SimpleNamespace(cost=cost, is_tested=is_tested, begins=now)
         monkeypatch.setattr(expected_costs, "month_forecast", lambda tenant, now, found=found: found)
-        expected = expected_month(house.tenant, NOW)
+        expected = expected_month(house.tenant, now)
         assert expected is not None and expected.cost_micro == micro
 
 
@@ -219,7 +228,7 @@ def test_what_ended_as_the_month_began_and_what_others_owe_is_not_of_this_month(
         assert expected == Expected(cost_micro=micro, currency="USD"), now
 
 
-def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:
+def test_a_fault_with_one_tenant_does_not_keep_others(house: House, now: datetime) -> None:
     ceiling(house)
     other = make_house("other")
     ceiling(other)
@@ -232,12 +241,12 @@ def test_a_fault_with_one_tenant_does_not_keep_others(house: House) -> None:
         return Expected(cost_micro=AMOUNT, currency="USD")
 
     for minutes in (0, 1):
-        growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=minutes))
+        growth.look(expect, lambda tenant: None, now + timedelta(minutes=minutes))
     assert growth.refusal(other.tenant, "it") is not None
     assert asked == [house.tenant, other.tenant], "the first of all is not asked again before its turn"
 
 
-def test_a_ceiling_whose_looks_fail_is_counted_until_one_succeeds(house: House) -> None:
+def test_a_ceiling_whose_looks_fail_is_counted_until_one_succeeds(house: House, now: datetime) -> None:
     row = ceiling(house)
 
     def expect(tenant: Tenant, now: datetime) -> Expected:
@@ -249,29 +258,29 @@ def test_a_ceiling_whose_looks_fail_is_counted_until_one_succeeds(house: House) 
 
     assert failing() == 0
     for minutes in (0, 6):
-        growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=minutes))
+        growth.look(expect, lambda tenant: None, now + timedelta(minutes=minutes))
     row.refresh_from_db()
-    assert failing() == 1 and row.look_failed_at == NOW, "since the first that failed"
-    look(1, NOW + timedelta(minutes=12))
+    assert failing() == 1 and row.look_failed_at == now, "since the first that failed"
+    look(now + timedelta(minutes=12), 1)
     assert failing() == 0
-    growth.look(expect, lambda tenant: None, NOW + timedelta(minutes=18))
+    growth.look(expect, lambda tenant: None, now + timedelta(minutes=18))
     assert failing() == 1
     budget_actions.change(ACTOR, house.tenant, row.public_id, {"policy": "notify"})
     assert failing() == 0, "it is no ceiling any more"
 
 
-def test_growth_stays_stopped_while_a_part_of_the_month_is_not_known(house: House) -> None:
+def test_growth_stays_stopped_while_a_part_of_the_month_is_not_known(house: House, now: datetime) -> None:
     ceiling(house)
-    assert look(AMOUNT) == 1
+    assert look(now, AMOUNT) == 1
     known = Expected(cost_micro=1, currency="USD", is_whole=False)
-    assert growth.look(lambda tenant, now: known, lambda tenant: 1, NOW + timedelta(minutes=6)) == 0
-    assert look(1, NOW + timedelta(minutes=12)) == 1
+    assert growth.look(lambda tenant, now: known, lambda tenant: 1, now + timedelta(minutes=6)) == 0
+    assert look(now + timedelta(minutes=12), 1) == 1
 
 
-def test_the_tenant_is_locked_before_its_ceiling(house: House) -> None:
+def test_the_tenant_is_locked_before_its_ceiling(house: House, now: datetime) -> None:
     row = ceiling(house)
     with CaptureQueriesContext(connection) as made:
-        look(AMOUNT)
+        look(now, AMOUNT)
     found = [one["sql"] for one in made.captured_queries]
     locked = next(
         at for at, sql in enumerate(found) if "FOR NO KEY UPDATE" in sql and "tenants_tenant" in sql
@@ -288,75 +297,83 @@ def test_a_ceiling_is_of_a_months_cost_and_the_whole_tenant(house: House, more: 
         ceiling(house, **more)
 
 
-def test_what_is_expected_is_the_forecast_and_its_low_end_without_enough_days(house: House) -> None:
-    expected = expected_month(house.tenant, NOW)
+def test_what_is_expected_is_the_forecast_and_its_low_end_without_enough_days(
+    house: House, now: datetime
+) -> None:
+    expected = expected_month(house.tenant, now)
     assert expected is not None and expected.currency == "USD"
     before = expected.cost_micro
     assert expected.is_whole
-    day = {"tenant": house.tenant, "topic_id": "0" * 32, "topic": "orders", "day": NOW.date()}
+    day = {"tenant": house.tenant, "topic_id": "0" * 32, "topic": "orders", "day": now.date()}
     UsageDay.objects.create(**day, meter="bytes_in", quantity=10**15)
-    after = expected_month(house.tenant, NOW)
+    after = expected_month(house.tenant, now)
     assert after is not None and after.cost_micro > before + 1_000_000
-    bounds = {"period_start": NOW - timedelta(minutes=1), "period_end": NOW + timedelta(days=1)}
+    bounds = {"period_start": now - timedelta(minutes=1), "period_end": now + timedelta(days=1)}
     cut = Cut.objects.create(tenant=house.tenant, **bounds)
     draft = Invoice.objects.create(
         tenant=house.tenant, number=1, cut=cut, price_book=PriceBook.objects.get(), public_id="inv_1"
     )
-    closed = expected_month(house.tenant, NOW)
+    closed = expected_month(house.tenant, now)
     assert closed is not None and not closed.is_whole
-    issued = {"status": "issued", "issued_at": NOW, "total_micro": 7_000_000}
+    issued = {"status": "issued", "issued_at": now, "total_micro": 7_000_000}
     Invoice.objects.filter(pk=draft.pk).update(**issued)
-    invoiced = expected_month(house.tenant, NOW)
+    invoiced = expected_month(house.tenant, now)
     assert invoiced is not None and invoiced.is_whole
     assert invoiced.cost_micro == closed.cost_micro + 7_000_000
     of = {"tenant": house.tenant, "invoice": draft, "currency": "USD", "total_micro": 7_000_000}
     Receivable.objects.create(
-        **of, public_id="rc_1", state="void", due_at=NOW, closed_at=NOW, voided_micro=7_000_000
+        **of, public_id="rc_1", state="void", due_at=now, closed_at=now, voided_micro=7_000_000
     )
-    void = expected_month(house.tenant, NOW)
+    void = expected_month(house.tenant, now)
     assert void is not None and void.cost_micro == closed.cost_micro and void.is_whole
 
 
-def test_a_stopped_ceiling_stays_as_it_was_stopped_and_every_owner_hears_of_it(house: House) -> None:
+def test_a_stopped_ceiling_stays_as_it_was_stopped_and_every_owner_hears_of_it(
+    house: House, now: datetime
+) -> None:
     row, other = ceiling(house), make_house("umbrella")
     Membership.objects.filter(tenant=house.tenant, role="admin").update(role="owner")
-    assert look(AMOUNT, kept=0) == 1 and Mail.objects.filter(kind="ceiling").count() == 2
+    assert look(now, AMOUNT, kept=0) == 1 and Mail.objects.filter(kind="ceiling").count() == 2
     assert growth.kept_max_by_tenant(house.tenant) == {house.tenant.pk: 64 << 20}
     assert growth.kept_max_by_tenant(other.tenant) == {}
     for minutes, expected in ((6, 2 * AMOUNT), (12, AMOUNT * 95 // 100)):
-        assert look(expected, NOW + timedelta(minutes=minutes)) == 0
+        assert look(now + timedelta(minutes=minutes), expected) == 0
     row.refresh_from_db()
-    assert (row.growth_stopped_at, row.kept_bytes_max) == (NOW, 64 << 20), (
+    assert (row.growth_stopped_at, row.kept_bytes_max) == (now, 64 << 20), (
         "what may be kept does not grow along"
     )
 
 
 @pytest.mark.parametrize("meanwhile", ["closed", "changed"])
-def test_a_ceiling_that_ends_while_it_is_forecast_stops_nothing(house: House, meanwhile: str) -> None:
+def test_a_ceiling_that_ends_while_it_is_forecast_stops_nothing(
+    house: House, meanwhile: str, now: datetime
+) -> None:
     row = ceiling(house)
 
     def expect(tenant: Tenant, now: datetime) -> Expected:
         if meanwhile == "closed":
-            Tenant.objects.filter(pk=tenant.pk).update(closed_at=NOW)
+            Tenant.objects.filter(pk=tenant.pk).update(closed_at=now)
         else:
             Budget.objects.filter(pk=row.pk).update(policy="notify")
         return Expected(cost_micro=AMOUNT, currency="USD")
 
-    assert growth.look(expect, lambda _: 1, NOW) == 0
+    assert growth.look(expect, lambda _: 1, now) == 0
     row.refresh_from_db()
     assert row.growth_stopped_at is None and row.forecast_at is None
-    assert look(AMOUNT) == 0, "nor is it looked at again"
+    assert look(now, AMOUNT) == 0, "nor is it looked at again"
     row.refresh_from_db()
     assert row.forecast_at is None
 
 
-def test_what_was_forecast_longest_ago_comes_first(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_forecast_longest_ago_comes_first(
+    house: House, monkeypatch: pytest.MonkeyPatch, now: datetime
+) -> None:
     monkeypatch.setattr(growth, "LOOKS_MAX", 1)
     rows = [ceiling(house), ceiling(house, name="never"), ceiling(house, name="lately")]
     for row, ago in ((rows[0], 20), (rows[2], 30)):
-        Budget.objects.filter(pk=row.pk).update(forecast_at=NOW - timedelta(minutes=ago))
+        Budget.objects.filter(pk=row.pk).update(forecast_at=now - timedelta(minutes=ago))
     looked: list[set[str]] = []
     for _ in rows:
-        look(1)
-        looked.append(set(Budget.objects.filter(forecast_at=NOW).values_list("name", flat=True)))
+        look(now, 1)
+        looked.append(set(Budget.objects.filter(forecast_at=now).values_list("name", flat=True)))
     assert looked == [{"never"}, {"never", "lately"}, {"never", "lately", "most"}]

@@ -129,6 +129,7 @@ MAY = {
     ("POST", "v1/bin/topics/<str:topic>/restore"): WRITERS,
     ("GET", "v1/keys"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
     ("POST", "v1/keys"): WRITERS,
+    ("GET", "v1/keys:verifying"): VERIFIERS,
     ("POST", "v1/keys:verifying"): VERIFIERS,
     ("GET", "v1/keys/<str:key>"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
     ("DELETE", "v1/keys/<str:key>"): WRITERS,

@@ -209,6 +209,7 @@ def test_each_role_that_reads_invoices_makes_a_key_that_proves_them_and_reads_no
     for method, path, body in (
         ("GET", "usage", None), ("GET", "keys", None), ("GET", "acls", None), ("GET", "audit", None),
         ("POST", "topics", {"name": "x"}), ("POST", "keys", {"name": "x"}), ("POST", "keys:verifying", {"name": "x"}),
+        ("GET", "keys:verifying", None),
     ):  # fmt: skip
         assert call(method, f"/v1/{path}", body, token=key).status == 403, path
     asked = f"/v1/access/check?key={made.body['id']}&resource=topic&name=orders&operation="
@@ -237,6 +238,23 @@ def test_who_may_make_a_verifying_key_may_revoke_each_of_the_tenant(house: House
     ).body["id"]
     assert call("DELETE", f"/v1/keys/{made_by_owner}", token=token).status in (200, 202)
     assert ApiKey.objects.get(public_id=made_by_owner).revoked_at is not None
+
+
+@pytest.mark.parametrize("standing", [Standing.OWNER, Standing.ADMIN, Standing.BILLING, Standing.AUDITOR])
+def test_who_may_make_a_verifying_key_lists_each_of_the_tenant_and_no_other_key(
+    house: House, standing: Standing
+) -> None:
+    other = make_house("other")
+    access.create_key(ACTOR, house.tenant, name="writer")
+    access.create_verifying_key(ACTOR, other.tenant, name="theirs")
+    ours = [access.create_verifying_key(ACTOR, house.tenant, name=f"proof-{n}")[0] for n in range(2)]
+    tenants.revoke_key(ACTOR, ours[0])
+    listed = call("GET", "/v1/keys:verifying", token=house.credentials[standing])
+    assert listed.status == 200, listed.body
+    assert {item["id"]: item["revoked_at"] is None for item in listed.body["items"]} == {
+        ours[0].public_id: False,
+        ours[1].public_id: True,
+    }
 
 
 @pytest.mark.parametrize("standing", [Standing.BILLING, Standing.AUDITOR, Standing.VERIFYING_KEY])

@@ -82,6 +82,7 @@ def invoice(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpRes
         "remaining_micro": max(0, (row.total_micro or 0) - shown["credited_micro"]),
         "page": notes,
         "receivable": payments.find_receivable(row),
+        "bank_reference": payments.bank_reference(row),
         "tax": None if statement is None else tax_shown.shown(statement),
         "credit_notes": [(note, CreditNoteShape(note).data) for note in notes],
         "proof": proofs.find(access.tenant.public_id, row.public_id),

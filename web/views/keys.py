@@ -118,7 +118,7 @@ def rotate_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResp
 def revoke_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResponse:
     """Revoke the key. It is refused from now on, on open streams too."""
     # A key that is not there is refused as any other: those who may not revoke it do not hear which there are.
-    verifies = queries.keys(access.tenant).filter(public_id=key, verifies=True).exists()
+    verifies = queries.verifying_keys(access.tenant).filter(public_id=key).exists()
     permission = to_revoke(access.standing, verifies=verifies)
     require(request, access, permission)
     row = queries.key(access.tenant, key)

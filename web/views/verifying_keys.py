@@ -24,8 +24,8 @@ from web.views.keys import PER_PAGE, proving_keys, shown_once, state_of
 def verifying_keys(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Those that are valid, and what they may do."""
     rows = (
-        queries.keys(access.tenant)
-        .filter(verifies=True, revoked_at=None)
+        queries.verifying_keys(access.tenant)
+        .filter(revoked_at=None)
         .exclude(expires_at__lte=timezone.now())
         .prefetch_related("bindings")
         .order_by("-pk")

@@ -269,6 +269,11 @@ def keys(house: House, said: Cluster, numbers: range) -> None:
     )
 
 
+def verifying_keys(house: House, said: Cluster, numbers: range) -> None:
+    keys(house, said, numbers)
+    ApiKey.objects.filter(tenant=house.tenant).update(verifies=True)
+
+
 def service_accounts(house: House, said: Cluster, numbers: range) -> None:
     ServiceAccount.objects.bulk_create(
         ServiceAccount(public_id=f"sa_{n}", tenant=house.tenant, name=f"program-{n}") for n in numbers
@@ -527,6 +532,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/topics/{name}/history": Listed(fill=topic_history, of="history"),
     "/v1/principal-groups/{group}/history": Listed(fill=group_history, of="grp_history"),
     "/v1/keys": Listed(fill=keys),
+    "/v1/keys:verifying": Listed(fill=verifying_keys),
     "/v1/service-accounts": Listed(fill=service_accounts),
     "/v1/service-account-limits": Listed(fill=account_limits),
     "/v1/budgets": Listed(fill=budgets),

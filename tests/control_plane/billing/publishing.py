@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from billing.data_sets import SCHEMAS
+from daemon.data_set_store import FolderStore
 
 _ARROW = {
     "string": pa.string(),
@@ -98,3 +99,13 @@ def publish(
     (folder / "manifest.json").write_text(json.dumps(fields), encoding="utf-8")
     (datasets / name / "current.json").write_text(json.dumps({"run_id": run_id}), encoding="utf-8")
     return folder
+
+
+class Bucket:
+    """The data sets of a folder as those of a bucket: it has files, and no folder."""
+
+    def __init__(self, datasets: Path) -> None:
+        self._store = FolderStore(datasets)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)

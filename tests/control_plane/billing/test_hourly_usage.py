@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from billing import hourly_usage
+from billing import data_set_rows, hourly_usage
 from control_plane import config
 from penstock.contract.errors import InvalidRequest
 from spark_usage import gold
 from tenants.models import ApiKey
 from tenants.roles import Standing
-from tests.control_plane.billing.publishing import publish_windows
+from tests.control_plane.billing.publishing import Bucket, publish_windows
 from tests.control_plane.billing.world import TODAY, World, topic_id
 from tests.control_plane.world import Answer, House, call, make_house
 
@@ -266,3 +266,21 @@ def test_time_in_order_is_read_no_further_than_the_page(world: World, house: Hou
     assert [row["day"] for row in items(house, f"by=day,principal&{span}&limit=1")] == [str(YESTERDAY)]
     answer = ask(house, f"by=topic,hour&{span}")
     assert answer.status == 503 and "usage_hour cannot be read now" in answer.body["detail"]
+
+
+def test_a_day_of_more_files_than_an_answer_may_fetch_says_what_to_ask_instead(
+    world: World, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shorter span helps: all tenants' usage of a day is in its files."""
+    asked = hourly_usage.asked_for(["hour"], MIDNIGHT, MIDNIGHT + timedelta(hours=2), MIDNIGHT)
+    bucket: Any = Bucket(world.datasets)
+
+    def hours() -> list[Row]:
+        return hourly_usage.groups_after(lambda: bucket, house.tenant, asked, None, 10)
+
+    assert [row["hour"] for row in hours()] == [f"{MIDNIGHT + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"]
+    monkeypatch.setattr(data_set_rows, "FETCHED_BYTES_MAX", 1)
+    with pytest.raises(InvalidRequest, match=f"usage of {TODAY} is .*; ask by topic and day"):
+        hours()
+    span = f"from={TODAY}&to={TODAY + timedelta(days=1)}"
+    assert sums(items(house, f"by=topic,day&{span}"), "topic")[("clicks",)] == {"messages_in": 6}

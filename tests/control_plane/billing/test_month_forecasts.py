@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from billing import month_forecasts, price_actions
@@ -230,6 +231,37 @@ def test_the_first_day_of_a_period_is_whole_while_the_pipeline_has_read_only_the
     Cut.objects.create(tenant=acme, period_start=ends - timedelta(days=30), period_end=ends)
     found = meters(month_forecasts.month_forecast(acme, ends + timedelta(hours=2)))["messages_in"]
     assert found.total.expected == 31 * 1000
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+def test_a_period_that_is_closed_while_its_cost_is_compared_changes_neither_side(
+    reads: int, world: World, acme: Tenant
+) -> None:
+    """Terms that hold for the next period came meanwhile. `reads`: of the newest closed period, before that."""
+    used_evenly(acme, 60, messages=1_000_000)
+    world.cut(acme, [], end=datetime(2026, 11, 1, tzinfo=UTC))
+    change_terms(TESTER, acme.public_id, terms=terms(), price_book_sha256=None, now=NOW - timedelta(days=1))
+    row = price_actions.running_prices_of(acme)
+    assert row is not None
+    book = rating.PriceBook.read(row.document)
+    before = month_forecasts.what_if(acme, book, NOW)
+    seen: list[str] = []
+
+    def closes(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        found = execute(sql, params, many, context)
+        if 'FROM "billing_cut"' in sql and "period_end" in sql:
+            seen.append(sql)
+            if len(seen) == reads:
+                world.cut(acme, [], end=NOW)
+        return found
+
+    with connection.execute_wrapper(closes):
+        compared = month_forecasts.what_if(acme, book, NOW)
+    assert seen
+    assert (compared.own_cost, compared.cost) == (before.own_cost, before.cost)
+    if len(seen) >= reads:
+        after = month_forecasts.what_if(acme, book, NOW)
+        assert after.own_cost.charged.charges != before.own_cost.charged.charges, "it would have been seen"
 
 
 # -- anomalies ----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from daemon.data_set_store import FolderStore, StoreUnavailable
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest
 from penstock.rules.cost_rows import as_csv
 from tenants.roles import Standing
-from tests.control_plane.billing.publishing import publish_windows
+from tests.control_plane.billing.publishing import Bucket, publish_windows
 from tests.control_plane.billing.world import TODAY, Part, World, topic_id
 from tests.control_plane.world import House, call, make_house
 
@@ -152,20 +152,20 @@ def test_every_amount_of_a_row_is_kept_however_it_is_divided() -> None:
 def test_only_the_days_that_are_asked_for_are_read_and_no_more_than_an_answer_may_fetch(
     world: World, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Bucket:
-        """It has files, and no folder."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(FolderStore(world.datasets), name)
-
-    def days(store: Any) -> set[date]:
-        found = partition_usage.of_topic(lambda: store, house.tenant.public_id, "orders", YESTERDAY, TODAY)
+    def days(store: Any, end: date = TODAY) -> set[date]:
+        found = partition_usage.of_topic(lambda: store, house.tenant.public_id, "orders", YESTERDAY, end)
         return {one.day for one in found}
 
-    assert days(FolderStore(world.datasets)) == days(Bucket()) == {YESTERDAY}
+    bucket = Bucket(world.datasets)
+    assert days(FolderStore(world.datasets)) == days(bucket) == {YESTERDAY}
+    largest = max(file.stat().st_size for file in (world.datasets / "usage_hour").glob("run=*/*.parquet"))
+    monkeypatch.setattr(data_set_rows, "FETCHED_BYTES_MAX", largest)
+    assert days(bucket) == {YESTERDAY}
+    with pytest.raises(InvalidRequest, match=r"of these 2 days is .* name fewer days"):
+        days(bucket, TODAY + timedelta(days=1))
     monkeypatch.setattr(data_set_rows, "FETCHED_BYTES_MAX", 1)
-    with pytest.raises(InvalidRequest, match="of 1 days is too much"):
-        days(Bucket())
+    with pytest.raises(InvalidRequest, match=f"usage of {YESTERDAY} is .*; ask without partitions"):
+        days(bucket)
 
 
 def test_more_in_the_data_set_than_by_topic_is_divided_in_its_proportions(world: World, house: House) -> None:

@@ -6,6 +6,7 @@ from django.test import Client
 from billing import invoice_pdf, paper
 from billing.models import Invoice
 from control_plane.mail.models import Mail
+from payments import printing
 from tenants.models import Membership
 from tests.control_plane.billing.world import World
 from tests.control_plane.payments.paying import asked, issued, worker
@@ -13,6 +14,25 @@ from tests.control_plane.payments.test_former_payers import page as closed_invoi
 from tests.control_plane.payments.test_former_payers import purged
 from tests.control_plane.payments.test_mailing import bank as bank
 from tests.control_plane.world import call, make_person
+
+
+def test_no_place_names_a_reference_where_the_seller_has_no_bank_account(world: World) -> None:
+    invoice = issued(world, "acme")
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=invoice.tenant, person=person, role="owner")
+    worker(3)
+    assert "reference" not in Mail.objects.get().text
+    assert "Reference" not in invoice_pdf.invoice_page(invoice, printing.issuer(), printing.standing(invoice))
+    shown = call("GET", f"/v1/invoices/{invoice.public_id}/payment", token=token)
+    assert shown.body["state"] == "open" and shown.body["payment_reference"] == ""
+    client = Client()
+    client.cookies["penstock"] = token
+    said = "Operators note here what came by bank."
+    page = client.get(f"/t/acme/invoices/{invoice.public_id}").content.decode()
+    assert said in page and "with the reference" not in page
+    purged(invoice.tenant)
+    page = closed_invoices(token)
+    assert said in page and "with the reference" not in page
 
 
 @pytest.mark.parametrize("numbered", [True, False])

@@ -17,6 +17,7 @@ RECEIVABLE = {
     "pay_url": "https://invoice.example/1", "problem": "visa ending in 4242 was declined",
     "waits": True, "carried_by": "inv_2", "unsent": True, "retry_at": "2026-01-15T00:00:00+00:00",
 }  # fmt: skip
+BY_BANK = {"pay_url": "", "waits": False, "carried_by": ""}
 PAYMENT = {
     "at": "2026-01-15T00:00:00+00:00", "invoice": "inv_1", "kind": "payment", "source": "bank",
     "reference": "BANK 1", "amount_micro": 48_010_000, "currency": "USD", "minor_digits": 2,
@@ -39,8 +40,9 @@ def answered(asked: Asked) -> Answer:
     if asked.path.startswith("/v1/billing/receivables?"):
         return Answer(body={"items": [RECEIVABLE], "next": None})
     if asked.path == "/v1/invoices/inv_bank/payment":
-        by_bank = {"pay_url": "", "waits": False, "carried_by": "", "payment_reference": "INV-000012"}
-        return Answer(body=RECEIVABLE | by_bank)
+        return Answer(body=RECEIVABLE | BY_BANK | {"payment_reference": "INV-000012"})
+    if asked.path == "/v1/invoices/inv_nowhere/payment":
+        return Answer(body=RECEIVABLE | BY_BANK | {"payment_reference": ""})
     return Answer(body=RECEIVABLE)
 
 
@@ -126,6 +128,8 @@ def test_what_is_paid_by_bank_has_its_reference(service: LittleServer) -> None:
     assert "Pay by bank with the reference INV-000012." in ran.stderr
     ran = CliRunner().invoke(cli, ["payment", "show", "inv_1"])
     assert "by bank" not in ran.stderr, "it is paid at Stripe"
+    ran = CliRunner().invoke(cli, ["payment", "show", "inv_nowhere"])
+    assert ran.exit_code == 0 and "by bank" not in ran.stderr, "the seller names no bank account"
 
 
 def test_without_a_comparison_the_next_step_is_named(service: LittleServer) -> None:

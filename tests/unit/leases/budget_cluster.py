@@ -86,15 +86,19 @@ class Cluster:
         """What all brokers may use without a grant, once."""
         return -(-self.budget.amount // 200) + self.brokers_count
 
+    def kill(self, number: BrokerId) -> int:
+        """The broker's process ends, and it is fenced. Messages that it held and had not used."""
+        return self.brokers.pop(number).holder.unused().get(KEY, 0)
+
     def restart(self, number: BrokerId) -> None:
-        """The broker's process ends and comes back: what it unused and had not said is gone."""
+        """The broker's process ends if it runs, and comes back: what it held and had not said is gone."""
         self._registrations += 1
         broker: Broker
         holder = BudgetHolder(
             number,
             budget=lambda key: self.budget,
             stored=lambda key: self.brokers[number].sees,
-            brokers=lambda: self.brokers_count,
+            brokers=lambda: len(self.brokers),
         )
         holder.register(self._registrations)
         broker = Broker(holder, self._registrations, self.record)
@@ -130,6 +134,12 @@ class Cluster:
             broker.holder.answered(request, answer, self.wall_of(number))
         if self.rng.random() < 0.9 and not broker.is_blind:
             broker.sees = self.record
+
+    def lose_answer(self, number: BrokerId) -> None:
+        """The broker asks if it has to, and does not hear the answer."""
+        request = self.brokers[number].holder.request(1, self.now_ms)
+        if request is not None:
+            self._answer(request)
 
     def step(self, ms: float) -> None:
         """Time passes, and everyone exchanges."""

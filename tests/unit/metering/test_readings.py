@@ -56,6 +56,20 @@ def test_a_reading_waits_until_its_offset_is_committed() -> None:
     assert partition.look(1_000) == []
     partition.high_watermark = 120
     assert partition.look(2_000) == [(ReadingKind.LEADER_CHANGE, 100)]
+    partition.log_end = partition.high_watermark = 120
+    assert partition.look(10_000) == [(ReadingKind.PERIODIC, 120)], "what was committed by then was not read"
+
+
+def test_what_is_written_is_marked_at_its_time_though_nothing_new_is_committed() -> None:
+    partition = Partition()
+    partition.look(0)
+    partition.log_end = 10
+    assert partition.look(10_000) == []
+    partition.log_end, partition.high_watermark = 30, 10
+    assert partition.look(10_001) == [(ReadingKind.PERIODIC, 10)]
+    assert not partition.meter.quiet(30, 10_002, PERIODS), "the rest is read next"
+    partition.high_watermark = 30
+    assert partition.look(20_000) == [(ReadingKind.PERIODIC, 30)]
 
 
 def test_it_is_early_from_a_batch_after_a_reading_until_the_next_one_is_due() -> None:
@@ -101,6 +115,18 @@ def test_the_end_of_a_minute_waits_for_the_batch_after_it() -> None:
     assert partition.look(1_000) == []
     partition.high_watermark = 45
     assert partition.look(2_000) == [(ReadingKind.MINUTE_END, 40)]
+
+
+def test_minutes_that_end_between_the_last_one_read_and_the_watermark_are_read_too() -> None:
+    partition = Partition()
+    partition.look(0)
+    partition.log_end, partition.high_watermark = 90, 50
+    partition.minutes = [(45, mark(40, 59_000)), (60, mark(48, 119_000)), (95, mark(80, 179_000))]
+    assert partition.look(1_000) == [(ReadingKind.MINUTE_END, 40)]
+    partition.high_watermark = 70
+    assert partition.look(2_000) == [(ReadingKind.MINUTE_END, 48)]
+    partition.log_end, partition.high_watermark = 120, 96
+    assert partition.look(3_000) == [(ReadingKind.MINUTE_END, 80)]
 
 
 def test_a_reading_taken_before_a_minute_ended_stays_before_its_end() -> None:

@@ -1,4 +1,8 @@
-"""A partition of three replicas led by broker 1 in epoch 5, as the tests of replication start from it."""
+"""A partition of three replicas led by broker 1 in epoch 5, as the tests of replication start from it.
+
+What is committed, what is durable and what is written end at three offsets as the epoch begins, so a test sees where
+one of them is taken for another.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +17,8 @@ from penstock.contract.ids import BrokerId
 EPOCH = 5
 START = 100
 """Where epoch 5 begins in the leader's log; epoch 3 holds everything before it."""
+COMMITTED, DURABLE = 90, 95
+"""What of that the leader knows to be committed, and what it has on its disk, when its epoch begins."""
 
 
 def record(in_sync: Iterable[int] = (1, 2, 3), **changes: object) -> PartitionRecord:
@@ -44,21 +50,19 @@ def leader(
     *,
     log_end: int = START,
     durable_end: int | None = None,
-    high_watermark: int = START,
+    high_watermark: int = COMMITTED,
     min_insync: int = 2,
     strict: bool = True,
     now_ms: float = 0,
     known: PartitionRecord | None = None,
     log_start: int = 0,
 ) -> LeaderState:
-    log = Log(START, START, high_watermark, log_start)
+    log = Log(START, DURABLE, high_watermark, log_start)
     state = LeaderState(
         BrokerId(1), known or record(in_sync), log, min_insync=min_insync, strict=strict, now_ms=now_ms
     )
     carry_out(state)
-    log.log_end_offset, log.durable_end_offset = log_end, log_end if durable_end is None else durable_end
-    state.appended(log_end - START, now_ms)
-    carry_out(state)
+    advanced(state, log_end, log_end if durable_end is None else durable_end, now_ms)
     return state
 
 

@@ -42,6 +42,12 @@ def test_each_waits_for_what_it_asked_for_and_for_nothing_else() -> None:
     assert len(pending) == 0
 
 
+def test_what_is_committed_by_what_is_written_is_answered_before_it_is_durable_here() -> None:
+    pending = waiting((DURABLE, 6), (COMMITTED, 8))
+    assert list(pending.due(5, 8, MANY)) == [8]
+    assert list(pending.due(7, 8, MANY)) == [6]
+
+
 def test_no_more_are_taken_than_asked_for_and_the_rest_is_due_next() -> None:
     pending = waiting(*((DURABLE, end) for end in (1, 2)), *((COMMITTED, end) for end in (3, 4, 5)))
     pending.wait_again(COMMITTED, 1, 100)

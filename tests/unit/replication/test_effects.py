@@ -8,7 +8,21 @@ from data_plane.replication.opening import NO_EPOCH
 from penstock.contract.ids import BrokerId
 from penstock.contract.invariant import InvariantBroken
 
-from .setup import EPOCH, START, Log, acked, advanced, carry_out, everybody, leader, log_of, opened, record
+from .setup import (
+    COMMITTED,
+    DURABLE,
+    EPOCH,
+    START,
+    Log,
+    acked,
+    advanced,
+    carry_out,
+    everybody,
+    leader,
+    log_of,
+    opened,
+    record,
+)
 
 
 def elected(log: Log) -> LeaderState:
@@ -23,7 +37,7 @@ def test_the_fields_stand_in_the_order_in_which_they_are_carried_out() -> None:
 
 
 def test_a_leader_epoch_is_noted_before_a_follower_is_accepted_in_it() -> None:
-    state = elected(Log(START, START, START))
+    state = elected(Log(START, DURABLE, COMMITTED))
     with pytest.raises(InvariantBroken, match="noted before a follower"):
         opened(state, 2)
     assert state.take_effects().begin_epoch == EPOCH
@@ -32,11 +46,11 @@ def test_a_leader_epoch_is_noted_before_a_follower_is_accepted_in_it() -> None:
 
 
 def test_what_the_record_says_is_deleted_was_committed() -> None:
-    log = Log(START, START, 10)
+    log = Log(START, 50, 10)
     state = LeaderState(BrokerId(1), record((1,), log_start=60), log, min_insync=2, strict=True, now_ms=0)
     effects = state.take_effects()
     assert (effects.high_watermark, effects.committed) == (60, True)
-    log.log_end_offset = log.durable_end_offset = 40
+    log.log_end_offset, log.durable_end_offset = 40, 30
     shorter = LeaderState(BrokerId(1), record((1,), log_start=60), log, min_insync=2, strict=True, now_ms=0)
     assert shorter.take_effects().high_watermark == 40, "within the log"
 
@@ -49,7 +63,9 @@ def test_a_batch_is_to_be_synced_and_pushed_at_once_and_is_not_committed_by_that
     state.appended(500, 1)
     effects = carry_out(state)
     assert (effects.unsynced_bytes, effects.push) == (800, True)
-    assert (effects.durable_end, effects.high_watermark, effects.committed) == (START, START, False)
+    assert (effects.durable_end, effects.high_watermark, effects.committed) == (START, COMMITTED, False)
+    effects = advanced(state, 120, 110, 2)
+    assert (effects.durable_end, effects.high_watermark) == (110, COMMITTED), "no follower has opened"
 
 
 def test_what_was_handed_out_is_not_handed_out_again() -> None:
@@ -76,7 +92,7 @@ def test_the_watermark_does_not_move_before_the_store_has_confirmed_the_in_sync_
     assert proposal is not None and proposal.in_sync == (1, 2)
     advanced(state, 110, 110, 2)
     acked(state, 2, 110)
-    assert state.high_watermark == START, "two hold it; that they are in sync is only proposed"
+    assert state.high_watermark == COMMITTED, "two hold it; that they are in sync is only proposed"
     state.proposal_unknown()
     assert not carry_out(state).committed
     state.proposal_applied(proposal.record)
@@ -103,11 +119,11 @@ def test_a_replica_out_of_sync_that_moves_is_looked_at_now_and_one_in_sync_costs
 def test_a_leader_reads_its_log_while_its_epoch_lasts_and_not_after() -> None:
     state = leader((1,), min_insync=1)
     log = log_of(state)
-    log.log_end_offset = log.durable_end_offset = log.high_watermark = 110
-    assert (state.log_end, state.high_watermark, state.counted_end_of(BrokerId(1))) == (110, 110, 110)
+    log.log_end_offset, log.durable_end_offset, log.high_watermark = 110, 107, 105
+    assert (state.log_end, state.high_watermark, state.counted_end_of(BrokerId(1))) == (110, 105, 107)
     state.end()
     log.log_end_offset, log.durable_end_offset, log.high_watermark = 104, 102, 103  # as a follower
-    assert (state.log_end, state.high_watermark, state.counted_end_of(BrokerId(1))) == (110, 110, 110)
+    assert (state.log_end, state.high_watermark, state.counted_end_of(BrokerId(1))) == (110, 105, 107)
 
 
 def test_a_leader_whose_epoch_is_over_has_nothing_to_be_done() -> None:

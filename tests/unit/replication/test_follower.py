@@ -29,7 +29,7 @@ def following(*, strict: bool = True, loss_declared: bool = False) -> FollowerSt
     state = FollowerState(
         BrokerId(1), leader_epoch=7, replica_generation=1, strict=strict, loss_declared=loss_declared
     )
-    state.open(3, Position(log_end_offset=90, durable_end_offset=90, last_epoch=6))
+    state.open(3, Position(log_end_offset=90, durable_end_offset=85, last_epoch=6))
     state.accepted()
     return state
 
@@ -108,6 +108,12 @@ def take(state: FollowerState, base: int | None = 90, **changes: int) -> object:
 
 def test_a_push_that_continues_the_log_is_taken() -> None:
     assert take(following()) == TakePush(append=True, high_watermark=80, ack=False)
+
+
+def test_a_push_says_the_leaders_watermark_as_it_is_beyond_the_own_log_too() -> None:
+    """The batches that come with it are appended first."""
+    taken = following().push(3, 7, 90, high_watermark=120, first_batch_epoch=7, log_end=90, last_epoch=6)
+    assert taken == TakePush(append=True, high_watermark=120, ack=False)
 
 
 def test_a_push_over_a_gap_that_compaction_left_is_taken() -> None:

@@ -41,6 +41,17 @@ def test_what_is_only_written_is_not_held_where_that_counts() -> None:
     assert not state.handed_to(TWO)
 
 
+def test_a_follower_that_opened_again_with_less_is_not_handed_to_though_all_was_committed() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    advanced(state, 120, 120, 1)
+    acked(state, 2, 120)
+    state.taking = False
+    assert state.handed_to(TWO)
+    opened(state, 2, 119, last_epoch=5)
+    assert state.high_watermark == 120 and not state.handed_to(TWO)
+
+
 def test_nobody_outside_the_in_sync_set_takes_over() -> None:
     state = leader((1, 2))
     opened(state, 2)

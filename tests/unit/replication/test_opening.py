@@ -6,7 +6,7 @@ from data_plane.replication.opening import Accepted, Diverging, Refused, StartOv
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
 
-from .setup import START, acked, advanced, leader, opened
+from .setup import COMMITTED, START, acked, advanced, leader, opened
 
 
 def test_a_follower_with_the_same_history_is_pushed_from_where_it_ends() -> None:
@@ -35,7 +35,7 @@ def test_an_answer_that_is_not_accepted_changes_nothing() -> None:
     opened(state, 2, 130, last_epoch=3)
     advanced(state, 140, 140, 1)
     assert not acked(state, 2, 140)
-    assert state.high_watermark == START
+    assert state.high_watermark == COMMITTED
 
 
 def test_a_follower_before_the_log_start_starts_over_there() -> None:

@@ -3,7 +3,7 @@
 from data_plane.replication import in_sync
 from penstock.contract.ids import BrokerId
 
-from .setup import START, acked, advanced, carry_out, everybody, leader, opened, record
+from .setup import COMMITTED, START, acked, advanced, carry_out, everybody, leader, opened, record
 
 
 def test_watermark_waits_for_the_slowest_in_sync_follower() -> None:
@@ -29,13 +29,13 @@ def test_watermark_waits_for_an_in_sync_follower_that_has_not_opened_yet() -> No
     state = leader()
     advanced(state, 110, 110, 1)
     opened(state, 2, 110, last_epoch=5)
-    assert state.high_watermark == START
+    assert state.high_watermark == COMMITTED
 
 
 def test_watermark_stands_still_below_min_in_sync() -> None:
     state = leader((1,))
     advanced(state, 110, 110, 1)
-    assert state.high_watermark == START
+    assert state.high_watermark == COMMITTED
     assert not state.enough_in_sync
 
 
