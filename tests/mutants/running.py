@@ -47,7 +47,7 @@ class BaselineFailed(Exception):
 
 
 def limit_s(expected_s: float) -> float:
-    """How long tests may take that took `expected_s` while their calls were noted."""
+    """How long one test or several may take that took `expected_s` while their calls were noted."""
     return 20 + 4 * expected_s
 
 
@@ -72,7 +72,13 @@ class Copy:
         """Run the tests as they are and learn which functions of the files each of them enters."""
         self._marks = "not processes" if slow else "not slow and not processes"
         outcome = self._ask(
-            Order(tests=[*tests], marks=self._marks, limit_s=BASELINE_LIMIT_S, reach=[*files])
+            Order(
+                tests=[*tests],
+                marks=self._marks,
+                limit_s=BASELINE_LIMIT_S,
+                test_limit_s=BASELINE_LIMIT_S,
+                reach=[*files],
+            )
         )
         if outcome["code"] != 0:
             raise BaselineFailed(f"exit code {outcome['code']} {outcome['failed']}\n{outcome['output']}")
@@ -99,12 +105,20 @@ class Copy:
         tests = self.closest(mutant)
         if not tests:
             return Verdict(mutant=mutant, fate=Fate.UNREACHED, test="", seconds=0.0)
-        limit = limit_s(sum(self._reach[test]["seconds"] for test in tests))
+        times_s = [self._reach[test]["seconds"] for test in tests]
         path = self.root / mutant.file
         right = path.read_text(encoding="utf-8")
         path.write_text(mutant.applied(right), encoding="utf-8")
         try:
-            outcome = self._ask(Order(tests=tests, marks=self._marks, limit_s=limit, reach=[]))
+            outcome = self._ask(
+                Order(
+                    tests=tests,
+                    marks=self._marks,
+                    limit_s=limit_s(sum(times_s)),
+                    test_limit_s=limit_s(max(times_s)),
+                    reach=[],
+                )
+            )
         finally:
             path.write_text(right, encoding="utf-8")
         fate = {0: Fate.SURVIVED, -1: Fate.TIMED_OUT}.get(outcome["code"], Fate.KILLED)

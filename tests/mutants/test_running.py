@@ -90,8 +90,18 @@ def test_a_bug_that_a_test_sees_is_killed_by_it(measured: Copy) -> None:
     assert (verdict.fate, verdict.test) == (Fate.KILLED, "test_made_up.py::test_counting")
 
 
-def test_a_bug_that_hangs_is_ended_in_time(measured: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "limit_s", lambda expected_s: 3.0)
+def test_a_bug_that_hangs_fails_the_test_that_meets_it(
+    measured: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits_s = iter([600.0, 1.0])
+    monkeypatch.setattr(running, "limit_s", lambda expected_s: next(limits_s))
+    verdict = measured.judge(mutant("statement removed: count += 1 -> pass"))
+    assert (verdict.fate, verdict.test) == (Fate.KILLED, "test_made_up.py::test_counting")
+
+
+def test_tests_that_take_too_long_together_are_ended(measured: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits_s = iter([3.0, 600.0])
+    monkeypatch.setattr(running, "limit_s", lambda expected_s: next(limits_s))
     verdict = measured.judge(mutant("statement removed: count += 1 -> pass"))
     assert verdict.fate is Fate.TIMED_OUT
 
