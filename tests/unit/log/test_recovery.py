@@ -435,6 +435,23 @@ def test_to_begin_an_epoch_touches_no_file_and_a_crash_leaves_what_the_stamps_te
     assert again.log.end_offset_for_epoch(5) == (2, 6), "a follower that knows of epoch 5 has nothing to cut"
 
 
+@pytest.mark.parametrize(
+    ("batches_left", "pairs"),
+    [(3, [(2, 0), (5, 6)]), (4, [(2, 0), (5, 6), (7, 8)]), (5, [(2, 0), (5, 6), (7, 8)])],
+)
+def test_a_kept_epoch_counts_only_where_the_log_ends(batches_left: int, pairs: list[tuple[int, int]]) -> None:
+    disk, miniature = leading_without_a_record()
+    for epoch in (5, 7):
+        miniature.append(epoch=epoch, batch=made_batch(2))
+    assert read_epochs(disk, DIRECTORY).pairs() == [(2, 0), (5, 6), (7, 8)]  # type: ignore[union-attr]
+    miniature.log.start_epoch(9)
+    disk.kill()
+    del inode(disk, f"{LAST}.stamps").data[HEADER_BYTES + STAMP_BYTES * batches_left :]
+    again = reopened(disk)
+    assert again.log.log_end_offset == 2 * batches_left
+    assert again.log.epochs.pairs() == pairs
+
+
 def test_a_log_without_records_gets_no_file_of_epochs() -> None:
     miniature = Miniature()
     miniature.create()
