@@ -186,6 +186,29 @@ def test_a_bad_stamp_below_the_durable_mark_is_named_and_kept() -> None:
         found.read(5)
 
 
+@pytest.mark.parametrize("bad_stamps", [1, 2])
+def test_bad_stamps_cost_exactly_their_own_batches_however_few_messages_those_hold(bad_stamps: int) -> None:
+    messages = (2, 1, 3, 1, 1, 2, 1)
+    starts = [sum(messages[:number]) for number in range(len(messages) + 1)]
+    for first in range(1, len(messages) - bad_stamps):
+        miniature = Miniature(tail_bytes=0)
+        miniature.create()
+        for count in messages:
+            miniature.append(batch=made_batch(count))
+            miniature.commit()
+        miniature.checkpoint()
+        disk = miniature.disk
+        assert isinstance(disk, SimDisk)
+        disk.kill()
+        for number in range(first, first + bad_stamps):
+            inode(disk, f"{LAST}.stamps").data[HEADER_BYTES + number * STAMP_BYTES + 30] ^= 1
+        found = Miniature(disk, tail_bytes=0)
+        damage = [(one.first_offset, one.end_offset) for one in found.reports[0].damage]
+        assert damage == [(starts[first], starts[first + bad_stamps])]
+        assert found.log.log_end_offset == starts[-1]
+        assert found.read(starts[first + bad_stamps]).next_offset == starts[-1]
+
+
 def test_damage_does_not_stop_appends_elsewhere_but_is_not_forgotten() -> None:
     found, _ = flipped_below_the_durable_mark(2 * SIZE + 100)
     found.append(epoch=2)
