@@ -279,6 +279,45 @@ def test_committed_offsets_are_asked_for_once_for_each_gain() -> None:
     assert all(not member.core._adding for member in (one, two))
 
 
+def test_a_partition_whose_position_is_not_known_yet_is_not_committed() -> None:
+    service = filled(messages=8, partitions=2)
+    for broker in service.runner.cluster.brokers:
+        if broker != service.coordinator:
+            service.runner.down[broker] = None  # it leads partition 1
+    member = Member(service, auto_offset_reset="latest", auto_commit=False)
+    member.poll_until(lambda: member.owned == [0, 1])
+    request = member.core.commit(None, service.runner.now + 1_000)
+    service.run(10)
+    assert (request.done, request.error) == (True, None)
+    assert service.committed() == {0: 4}
+
+
+@pytest.mark.parametrize("instance_id", [None, "desk"])
+def test_a_member_leaves_once_however_often_it_is_closed(instance_id: str | None) -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, instance_id=instance_id)
+    member.poll(count=7)
+    for _ in range(2):
+        member.core.begin_close(service.runner.now, finished=True)
+    member.close()
+    member.core.begin_close(service.runner.now, finished=True)
+    service.run(1_000)
+    assert member.core.gone
+    assert service.calls.count("beat -1 owns -") == (0 if instance_id else 1)
+    assert service.calls.count("commit 0@7") == 1
+
+
+def test_a_member_whose_consumer_waits_no_longer_neither_commits_nor_leaves() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service)
+    member.poll(count=7)
+    member.core.abandon()
+    told = list(service.calls)
+    member.core.begin_close(service.runner.now, finished=True)
+    service.run(5_000)
+    assert member.core.gone and service.calls == told
+
+
 def test_a_position_that_went_back_or_on_by_one_message_is_committed_by_itself() -> None:
     service = filled(messages=20, partitions=1)
     member = Member(service)

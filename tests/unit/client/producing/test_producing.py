@@ -581,6 +581,22 @@ def test_a_deleted_topic_fails_what_waits_for_it_and_a_new_one_of_that_name_is_a
     assert delivery.receipt() == ("orders", 0, 0, 1_700_000_000_000, False)
 
 
+def test_a_topic_whose_deletion_was_not_seen_is_another_one_all_the_same() -> None:
+    runner = started()
+    producer = runner.producer(linger_ms=1_000)
+    waiting = runner.send(producer, "orders", b"a", partition=0)
+    runner.run(100)
+    del runner.cluster.topics["orders"]
+    runner.cluster.create("orders", 2)
+    runner.run(5)
+    assert isinstance(waiting.error, errors.NotFound)
+    assert "was deleted and created again" in str(waiting.error)
+    delivery = runner.send(producer, "orders", b"b", partition=1)
+    runner.run(2_000)
+    assert delivery.receipt() == ("orders", 1, 0, 1_700_000_000_000, False)
+    assert [len(partition.log) for partition in runner.cluster.topics["orders"].partitions] == [0, 1]
+
+
 def test_a_stream_may_end_after_the_topic_of_its_unanswered_batch_was_deleted() -> None:
     runner = started()
     producer = runner.producer()
