@@ -411,6 +411,24 @@ def test_a_broker_asks_before_its_next_report_once_less_than_half_of_its_part_is
     assert asked is asks
 
 
+@pytest.mark.parametrize(
+    ("messages_a_second", "wanted"), [(0, 500), (40, 500), (400, 2_000), (4_000, 10_000), (20_000, 10_000)]
+)
+def test_a_broker_wants_what_it_uses_in_five_seconds_within_bounds_of_the_amount(
+    messages_a_second: int, wanted: int
+) -> None:
+    """At least one in 2,000 of it, and at most one in a hundred."""
+    cluster = Cluster(messages(1_000_000), 1, seed=22)
+    holder = cluster.brokers[ONE].holder
+    for _ in range(30):
+        holder.use(KEY, messages_a_second * PARTS, cluster.now_ms)
+        cluster.step(1_000)
+    holder.use(KEY, max(1, messages_a_second) * PARTS, cluster.now_ms)
+    asked = holder.request(1, cluster.now_ms + 1_000)
+    assert asked is not None
+    assert wanted * 0.98 <= asked.wants[KEY].wants <= wanted
+
+
 def test_an_idle_broker_gives_back_what_it_holds() -> None:
     cluster = Cluster(messages(100_000), 2, seed=10)
     cluster.produce(ONE, 10)
