@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from tempfile import TemporaryDirectory
@@ -19,6 +20,7 @@ from .mutations import Mutant
 from .reach import Reached
 
 BASELINE_LIMIT_S = 1_800.0
+ANY_S = 30.0
 LEFT_OUT = (".git", ".venv", "__pycache__", "build", "dist", "var", ".*_cache", ".hypothesis")
 
 
@@ -87,7 +89,8 @@ class Copy:
     def closest(self, mutant: Mutant) -> list[str]:
         """The tests that may see the mutant, the quickest first.
 
-        What stands outside of functions is seen by whoever enters a function of the module.
+        What stands outside of functions is seen by whoever enters a function of the module. A module of values has none
+        that anyone enters: the quickest of all tests look, as many as take `ANY_S`.
         """
         if mutant.function:
             wanted = f"{mutant.file}:{mutant.function}"
@@ -98,7 +101,14 @@ class Copy:
                 for test, reached in self._reach.items()
                 if any(function.startswith(f"{mutant.file}:") for function in reached["functions"])
             ]
+            if not found:
+                found = self._quickest()
         return sorted(found, key=lambda test: self._reach[test]["seconds"])
+
+    def _quickest(self) -> list[str]:
+        by_time = sorted(self._reach, key=lambda test: self._reach[test]["seconds"])
+        together_s = accumulate(self._reach[test]["seconds"] for test in by_time)
+        return [test for test, seconds in zip(by_time, together_s, strict=True) if seconds <= ANY_S]
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Plant it, look, and put the right text back."""
