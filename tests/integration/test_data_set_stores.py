@@ -17,7 +17,6 @@ from daemon.settings import Refused
 from tests.integration.buckets import NAME, SECRET_KEY, Bucket, bucket
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.processes]
 RUN, OTHER = "a" * 32, "b" * 32
 SET = "usage_day"
 
@@ -34,10 +33,11 @@ def another(settings: BucketSettings, prefix: Path) -> BucketStore:
     return BucketStore(BucketSettings(**values | {"prefix": prefix.name}))
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def store(request: pytest.FixtureRequest, storage: Bucket, tmp_path: Path) -> DataSetStore:
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.processes)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> DataSetStore:
     if request.param == "folder":
-        return FolderStore(tmp_path / "datasets")
+        return FolderStore(tmp_path / "below" / "datasets")
+    storage: Bucket = request.getfixturevalue("storage")
     return another(storage.settings, tmp_path)
 
 
@@ -156,6 +156,7 @@ def test_of_two_runners_at_once_the_later_one_counts(store: DataSetStore) -> Non
     assert store.current(SET) == pointer(RUN, 8)
 
 
+@pytest.mark.processes
 def test_a_pointer_that_changes_between_look_and_put_is_looked_at_again(
     storage: Bucket, tmp_path: Path
 ) -> None:
@@ -222,6 +223,7 @@ def _is_over(second: int) -> bool:
     return int(time.time()) > second
 
 
+@pytest.mark.processes
 def test_of_runs_of_a_bucket_the_newest_stays(storage: Bucket, tmp_path: Path) -> None:
     """Its times are whole seconds."""
     store = another(storage.settings, tmp_path)
@@ -232,6 +234,7 @@ def test_of_runs_of_a_bucket_the_newest_stays(storage: Bucket, tmp_path: Path) -
     assert store.manifest(SET, OTHER) is None and is_whole(store, RUN)
 
 
+@pytest.mark.processes
 def test_a_run_whose_removal_is_interrupted_is_there_no_longer(storage: Bucket, tmp_path: Path) -> None:
     removals: list[str] = []
 
@@ -303,6 +306,7 @@ def test_each_wake_up_is_another_one(store: DataSetStore) -> None:
     assert len(set(seen)) == len(seen)
 
 
+@pytest.mark.processes
 def test_a_lost_answer_changes_nothing(storage: Bucket, tmp_path: Path) -> None:
     lost: set[str] = set()
 
@@ -325,6 +329,7 @@ def test_a_lost_answer_changes_nothing(storage: Bucket, tmp_path: Path) -> None:
     assert len([name for name in storage.names() if name.startswith(f"{tmp_path.name}/")]) == 3
 
 
+@pytest.mark.processes
 def test_a_writer_that_ends_before_the_manifest_has_published_nothing(
     storage: Bucket, tmp_path: Path
 ) -> None:
@@ -346,6 +351,7 @@ def test_a_writer_that_ends_before_the_manifest_has_published_nothing(
     )
 
 
+@pytest.mark.processes
 def test_a_storage_that_is_away_is_named_and_its_keys_are_in_no_message_and_no_log(
     storage: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -360,6 +366,7 @@ def test_a_storage_that_is_away_is_named_and_its_keys_are_in_no_message_and_no_l
     assert SECRET_KEY not in str(away.value) + caplog.text + repr(storage.settings)
 
 
+@pytest.mark.processes
 def test_a_bucket_that_is_not_there_is_no_empty_one(storage: Bucket, tmp_path: Path) -> None:
     values = {name: getattr(storage.settings, name) for name in storage.settings.__struct_fields__}
     store = BucketStore(BucketSettings(**values | {"name": "another-one"}))
@@ -367,6 +374,7 @@ def test_a_bucket_that_is_not_there_is_no_empty_one(storage: Bucket, tmp_path: P
         store.current(SET)
 
 
+@pytest.mark.processes
 def test_without_keys_the_message_says_so(
     storage: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ PACKAGES = (
             "tests/unit/broker/test_peer_certificates.py",
             "tests/unit/broker/test_peer_transport.py",
             "tests/unit/broker/test_internal_handshakes.py",
+            "tests/integration/test_data_set_stores.py",
             "tests/control_plane/test_server_tls.py",
         ),
     ),
