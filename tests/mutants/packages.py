@@ -125,7 +125,11 @@ PACKAGES = (
             "billing/price_actions.py",
             "billing/completeness.py",
         ),
-        tests=("tests/unit/billing", "tests/control_plane/billing"),
+        tests=(
+            "tests/unit/billing",
+            "tests/control_plane/billing",
+            "tests/control_plane/payments/test_stripe_tax.py",
+        ),
     ),
     Package(
         name="outbox",
