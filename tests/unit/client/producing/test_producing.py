@@ -629,6 +629,55 @@ def test_new_partitions_are_used_as_soon_as_they_are_known() -> None:
     assert delivery.receipt().partition == 4
 
 
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FORBIDDEN, ErrorCode.LEADER_NOT_READY, ErrorCode.UNKNOWN_PRODUCER]
+)
+def test_messages_without_a_producer_id_fail_if_there_will_be_none_and_wait_for_it_else(
+    code: ErrorCode,
+) -> None:
+    runner = started()
+    producer = runner.producer(delivery_timeout_ms=60_000)
+    runner.cluster.refuses_producers = code
+    delivery = runner.send(producer, "orders", b"a", partition=0)
+    runner.run(5_000)
+    if code is ErrorCode.FORBIDDEN:
+        assert isinstance(delivery.error, errors.Forbidden)
+        return
+    assert not delivery.done()
+    asked = [method for _, method in runner.calls].count("InitProducer")
+    assert asked > 5
+    runner.cluster.refuses_producers = None
+    runner.run(2_000)
+    assert delivery.receipt().offset == 0
+
+
+def test_a_client_that_closes_fails_what_all_producers_have_and_leaves_no_stream_open() -> None:
+    runner = started()
+    deliveries = []
+    for producer in (runner.producer(linger_ms=10_000), runner.producer(linger_ms=10_000)):
+        deliveries.append(runner.send(producer, "orders", b"a", partition=0))
+    consumer = runner.consumer("orders")
+    runner.poll(consumer)
+    assert runner.streams
+    runner.core.close(runner.now)
+    runner.run(10)
+    assert [type(delivery.error) for delivery in deliveries] == [errors.Closed] * 2
+    assert not runner.streams and not runner.core.producers and not runner.core.consumers
+
+
+def test_a_topic_that_no_broker_describes_is_told_with_what_each_address_said() -> None:
+    runner = Runner(brokers=2)
+    producer = runner.producer()
+    runner.down = {0: None, 1: None}
+    producer.route("orders")
+    assert runner.core.topic_waits("orders") == (
+        "orders: no broker described its partitions (no answer from b0, b1)"
+    )
+    runner.run(1_000)
+    told = runner.core.topic_waits("orders")
+    assert "b0: connection refused" in told and "b1: connection refused" in told
+
+
 def test_closing_fails_what_was_not_sent_for_certain_and_what_was_as_unknown() -> None:
     runner = started()
     producer = runner.producer(batch_messages=1)
