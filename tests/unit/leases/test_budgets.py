@@ -162,6 +162,24 @@ def test_an_amount_that_is_lowered_to_less_than_was_granted_is_used_up_and_no_mo
     assert Verdict.SPENT in cluster.verdicts
 
 
+@pytest.mark.parametrize(
+    ("more", "verdict"), [(300, Verdict.AWAITED), (1, Verdict.AWAITED), (0, Verdict.SPENT)]
+)
+def test_a_lowered_amount_is_spent_once_it_was_used_and_awaited_while_others_hold_what_is_left(
+    more: int, verdict: Verdict
+) -> None:
+    cluster = loaded(100_000, seed=7)
+    record = cluster.record
+    assert record is not None and record.granted > record.used + more
+    budget = replace(cluster.budget, amount=record.used + more)
+    for broker in cluster.brokers.values():
+        broker.sees = record
+        holder = broker.holder
+        assert holder.verdict(KEY, budget, PARTS, cluster.now_ms, cluster.wall_ms) is verdict
+        assert holder.hurried
+        assert holder.is_spent(KEY, budget, cluster.now_ms, cluster.wall_ms) is (verdict is Verdict.SPENT)
+
+
 def test_the_books_give_no_broker_more_than_its_part_whatever_it_wants() -> None:
     """A broker of an earlier release wants what it would use in 5 s."""
     want = Want(term=0, began_ms=0, holds=0, wants=9_000, needs=1, received=0, returned=0, owed=0)
