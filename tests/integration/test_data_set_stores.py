@@ -13,6 +13,7 @@ import pytest
 
 from daemon.bucket_store import BucketStore
 from daemon.data_set_store import BucketSettings, DataSetStore, FolderStore, StoreUnavailable
+from daemon.data_set_stores import open_store
 from daemon.settings import Refused
 from tests.integration.buckets import NAME, SECRET_KEY, Bucket, bucket
 from tests.waiting import wait_until
@@ -266,6 +267,7 @@ def test_what_is_left_of_a_removed_run_is_replaced(tmp_path: Path) -> None:
     manifest = json.dumps({"run_id": RUN, "files": ["part-two.parquet"]}).encode()
     assert store.publish(SET, RUN, folder, manifest).manifest == manifest
     assert is_whole(store, RUN) and not folder.exists()
+    assert [file.name for file in (store.folder / SET).iterdir()] == [store.run_folder(SET, RUN).name]
 
 
 def test_files_that_a_kept_run_names_outlive_their_own_run(store: DataSetStore, tmp_path: Path) -> None:
@@ -389,6 +391,13 @@ def test_without_keys_the_message_says_so(
     store = BucketStore(BucketSettings(**values | {"credentials_file": tmp_path / "empty"}))
     with pytest.raises(StoreUnavailable, match="Unable to locate credentials"):
         store.current(SET)
+
+
+def test_data_sets_are_in_the_bucket_where_one_is_named_and_else_in_the_folder(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "datasets", None)
+    assert isinstance(store, FolderStore) and store.folder == tmp_path / "datasets"
+    values: dict[str, Any] = {"name": "data-sets", "region": "eu-west-1", "endpoint_url": "https://storage.example"}
+    assert isinstance(open_store(tmp_path / "datasets", BucketSettings(**values)), BucketStore)
 
 
 @pytest.mark.parametrize(
