@@ -396,7 +396,11 @@ def test_without_keys_the_message_says_so(
 def test_data_sets_are_in_the_bucket_where_one_is_named_and_else_in_the_folder(tmp_path: Path) -> None:
     store = open_store(tmp_path / "datasets", None)
     assert isinstance(store, FolderStore) and store.folder == tmp_path / "datasets"
-    values: dict[str, Any] = {"name": "data-sets", "region": "eu-west-1", "endpoint_url": "https://storage.example"}
+    values: dict[str, Any] = {
+        "name": "data-sets",
+        "region": "eu-west-1",
+        "endpoint_url": "https://storage.example",
+    }
     assert isinstance(open_store(tmp_path / "datasets", BucketSettings(**values)), BucketStore)
 
 
