@@ -7,6 +7,7 @@ from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest, NotFo
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.consuming.test_consuming import expected, fill, filled, values
+from tests.unit.client.runner import Runner
 
 BASE_MS = 1_000_000
 
@@ -196,3 +197,31 @@ def test_a_stream_that_brings_what_has_no_place_on_it_is_opened_again() -> None:
     assert len(again) == 1 and again != [token]
     fill(runner, 1, start=10)
     assert values(runner, consumer) == expected(range(10, 11))
+
+
+def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again_as_long_as_the_topic_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer, 1) == expected(range(1))
+    runner.lose_streams(consumer.position("orders", 0).leader)
+    with monkeypatch.context() as behind:
+        behind.setattr(runner.cluster, "find", lambda topic_id, partition: None)
+        runner.run(1_000)
+        consumer.raise_halted()
+        assert consumer.position("orders", 0).failures > 0
+    assert values(runner, consumer) == expected(range(1, 10))
+
+
+def test_a_topic_without_partitions_is_waited_for_as_one_that_is_not_known() -> None:
+    runner = Runner()
+    runner.cluster.create("orders", 0)
+    consumer = runner.consumer("orders")
+    for _ in range(2):
+        assert consumer.prepare() == "orders"
+        runner.run(100)
+    runner.cluster.grow("orders", 1)
+    runner.run(100)
+    assert consumer.prepare() is None
+    assert consumer.assignment() == [("orders", 0)]

@@ -651,6 +651,26 @@ def test_messages_without_a_producer_id_fail_if_there_will_be_none_and_wait_for_
     assert delivery.receipt().offset == 0
 
 
+def test_a_refused_newer_epoch_fails_what_needs_it_and_nothing_of_other_partitions() -> None:
+    runner = started()
+    producer = runner.producer(delivery_timeout_ms=3_000, linger_ms=10_000, batch_messages=2)
+    for partition in (0, 0, 1, 1):
+        runner.send(producer, "orders", b"known", partition=partition)
+    runner.run(100)
+    runner.cluster.silent[runner.cluster.topics["orders"].partitions[0].leader] = None
+    lost = [runner.send(producer, "orders", b"lost", partition=0) for _ in range(2)]
+    runner.run(2_900)
+    runner.cluster.refuses_producers = ErrorCode.FORBIDDEN
+    fails, goes_on = (runner.send(producer, "orders", b"m", partition=partition) for partition in (0, 1))
+    runner.run(1_000)
+    assert [type(delivery.error) for delivery in lost] == [errors.DeliveryTimeout] * 2
+    assert isinstance(fails.error, errors.Forbidden)
+    assert not goes_on.done()
+    runner.send(producer, "orders", b"second", partition=1)
+    runner.run(100)
+    assert goes_on.receipt().offset == 2
+
+
 def test_a_client_that_closes_fails_what_all_producers_have_and_leaves_no_stream_open() -> None:
     runner = started()
     deliveries = []
