@@ -168,7 +168,9 @@ def _billed(invoice: Invoice) -> dict[PartitionRef, BilledPart]:
         if ref in waived:
             continue
         quantities[ref][row.meter] += row.quantity
-        _, generation, first, end = bounds.get(ref, (row.topic, 0, row.first_offset, 0))
+        _, generation, first, end = bounds.get(
+            ref, (row.topic, row.log_generation, row.first_offset, row.end_offset)
+        )
         bounds[ref] = (
             row.topic,
             max(generation, row.log_generation),

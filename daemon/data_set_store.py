@@ -360,13 +360,12 @@ def _remove_but(run: Path, kept: set[str]) -> None:
 
 
 def _remove_whole(run: Path) -> None:
-    """By rename first: a run is never seen in part."""
+    """By rename: a run is never seen in part. What was renamed is deleted with all that was before."""
     gone = run.with_name(f"{_GONE}{run.name}-{os.getpid()}-{time.monotonic_ns()}")
     try:
         run.rename(gone)
     except FileNotFoundError:
-        return  # another runner did it
-    shutil.rmtree(gone, ignore_errors=True)
+        pass  # another runner did it
 
 
 def _content(file: Path) -> bytes | None:

@@ -131,13 +131,13 @@ class BudgetHolder:
     def verdict(self, key: BudgetKey, budget: Budget, parts: int, now_ms: float, wall_ms: int) -> Verdict:
         """Whether so much may be used now. What is refused is asked for."""
         own = self._of(key, now_ms)
-        excess = self._excess(key, budget, own)
+        excess, comes_back = self._lowered(key, budget, own)
         if not budget.refuses or parts <= own.hold - excess * PARTS:
             return Verdict.OPEN
         own.need, own.asks, own.used_ms = max(own.need, parts), True, now_ms
         if excess:
             self.hurried = True
-            return Verdict.AWAITED if self._comes_back(key, budget) * PARTS >= parts else Verdict.SPENT
+            return Verdict.AWAITED if comes_back * PARTS >= parts else Verdict.SPENT
         began_ms, left = self._left(key, budget, own, wall_ms)
         if left * PARTS + own.hold < parts:
             return Verdict.SPENT
@@ -159,8 +159,9 @@ class BudgetHolder:
         use = self._stored(key)
         if use is not None and use.began_ms == began_ms and use.short_of == budget.amount:
             return True
-        if self._excess(key, budget, own):
-            return not self._comes_back(key, budget)
+        excess, comes_back = self._lowered(key, budget, own)
+        if excess:
+            return not comes_back
         return left == 0 and own.hold < PARTS
 
     def use(self, key: BudgetKey, parts: int, now_ms: float) -> None:
@@ -179,15 +180,13 @@ class BudgetHolder:
             self.hurried = True
         return own
 
-    def _excess(self, key: BudgetKey, budget: Budget, own: _Own) -> int:
-        """Units by which the record of the present period is above the amount, which was lowered."""
+    def _lowered(self, key: BudgetKey, budget: Budget, own: _Own) -> tuple[int, int]:
+        """Units by which the record of the present period is above the amount, which was lowered, and units that are
+        left of that amount once all brokers have given back what they hold above it."""
         use = self._stored(key)
-        return 0 if use is None or use.began_ms != own.began_ms else max(0, use.granted - budget.amount)
-
-    def _comes_back(self, key: BudgetKey, budget: Budget) -> int:
-        """Units that are left of a lowered amount once all brokers have given back what they hold above it."""
-        use = self._stored(key)
-        return 0 if use is None else max(0, budget.amount - use.used)
+        if use is None or use.began_ms != own.began_ms:
+            return 0, 0
+        return max(0, use.granted - budget.amount), max(0, budget.amount - use.used)
 
     def _left(self, key: BudgetKey, budget: Budget, own: _Own, wall_ms: int) -> tuple[int, int]:
         """The present period, 0 = one that this broker has not heard of, and units that the record leaves in it.
@@ -290,7 +289,7 @@ class BudgetHolder:
     def _surplus(self, key: BudgetKey, own: _Own, budget: Budget) -> int:
         """Units of what it holds that a lower amount leaves it no more."""
         hold = own.hold // PARTS
-        surplus = self._excess(key, budget, own)
+        surplus, _ = self._lowered(key, budget, own)
         if budget.amount < own.said_amount:
             surplus = max(surplus, hold - hold_max(budget.amount, self._brokers()))
         return min(hold, surplus)

@@ -14,16 +14,13 @@ KEPT = 10
 def divide(capacity: int, wants: Sequence[int]) -> list[int]:
     """Each one's part, in the order of `wants`; together at most `capacity`, which may be below 0 (nothing is left)."""
     parts = [0] * len(wants)
-    left = max(0, capacity)
+    left = capacity = max(0, capacity)
     hungry = sorted(range(len(wants)), key=lambda index: (wants[index], index))
     for served, index in enumerate(hungry):
         parts[index] = min(wants[index], left // (len(hungry) - served))
         left -= parts[index]
-    if (
-        parts
-        and left > capacity // KEPT
-        and all(part >= want for part, want in zip(parts, wants, strict=True))
-    ):
+    # Something is left only where each has what they want.
+    if parts and left > capacity // KEPT:
         more = (left - capacity // KEPT) // len(parts)
         parts = [part + more for part in parts]
     return parts

@@ -57,7 +57,7 @@ class ElapsedKey(NamedTuple):
     topic: str
     principal: int
     minute: int
-    partition: int = 0
+    partition: int
 
 
 class Spent(NamedTuple):

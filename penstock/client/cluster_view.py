@@ -45,7 +45,6 @@ class ClusterView:
     """
 
     def __init__(self) -> None:
-        self.cluster_id = ""
         self.revision = 0
         self.brokers: dict[int, str] = {}
         self.domains: dict[int, tuple[str, str]] = {}
@@ -58,7 +57,6 @@ class ClusterView:
         if response.brokers and revision >= self.revision:
             self.brokers = {broker.id: broker.address for broker in response.brokers}
             self.domains = {broker.id: (broker.host, broker.zone) for broker in response.brokers}
-            self.cluster_id = response.cluster_id
         self.revision = max(self.revision, revision)
         return [message.name for message in response.topics if self._apply_topic(message, revision)]
 

@@ -13,11 +13,11 @@ import pytest
 
 from daemon.bucket_store import BucketStore
 from daemon.data_set_store import BucketSettings, DataSetStore, FolderStore, StoreUnavailable
+from daemon.data_set_stores import open_store
 from daemon.settings import Refused
 from tests.integration.buckets import NAME, SECRET_KEY, Bucket, bucket
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.processes]
 RUN, OTHER = "a" * 32, "b" * 32
 SET = "usage_day"
 
@@ -34,10 +34,11 @@ def another(settings: BucketSettings, prefix: Path) -> BucketStore:
     return BucketStore(BucketSettings(**values | {"prefix": prefix.name}))
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def store(request: pytest.FixtureRequest, storage: Bucket, tmp_path: Path) -> DataSetStore:
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.processes)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> DataSetStore:
     if request.param == "folder":
-        return FolderStore(tmp_path / "datasets")
+        return FolderStore(tmp_path / "below" / "datasets")
+    storage: Bucket = request.getfixturevalue("storage")
     return another(storage.settings, tmp_path)
 
 
@@ -156,6 +157,7 @@ def test_of_two_runners_at_once_the_later_one_counts(store: DataSetStore) -> Non
     assert store.current(SET) == pointer(RUN, 8)
 
 
+@pytest.mark.processes
 def test_a_pointer_that_changes_between_look_and_put_is_looked_at_again(
     storage: Bucket, tmp_path: Path
 ) -> None:
@@ -222,6 +224,7 @@ def _is_over(second: int) -> bool:
     return int(time.time()) > second
 
 
+@pytest.mark.processes
 def test_of_runs_of_a_bucket_the_newest_stays(storage: Bucket, tmp_path: Path) -> None:
     """Its times are whole seconds."""
     store = another(storage.settings, tmp_path)
@@ -232,6 +235,7 @@ def test_of_runs_of_a_bucket_the_newest_stays(storage: Bucket, tmp_path: Path) -
     assert store.manifest(SET, OTHER) is None and is_whole(store, RUN)
 
 
+@pytest.mark.processes
 def test_a_run_whose_removal_is_interrupted_is_there_no_longer(storage: Bucket, tmp_path: Path) -> None:
     removals: list[str] = []
 
@@ -263,6 +267,7 @@ def test_what_is_left_of_a_removed_run_is_replaced(tmp_path: Path) -> None:
     manifest = json.dumps({"run_id": RUN, "files": ["part-two.parquet"]}).encode()
     assert store.publish(SET, RUN, folder, manifest).manifest == manifest
     assert is_whole(store, RUN) and not folder.exists()
+    assert [file.name for file in (store.folder / SET).iterdir()] == [store.run_folder(SET, RUN).name]
 
 
 def test_files_that_a_kept_run_names_outlive_their_own_run(store: DataSetStore, tmp_path: Path) -> None:
@@ -303,6 +308,7 @@ def test_each_wake_up_is_another_one(store: DataSetStore) -> None:
     assert len(set(seen)) == len(seen)
 
 
+@pytest.mark.processes
 def test_a_lost_answer_changes_nothing(storage: Bucket, tmp_path: Path) -> None:
     lost: set[str] = set()
 
@@ -325,6 +331,7 @@ def test_a_lost_answer_changes_nothing(storage: Bucket, tmp_path: Path) -> None:
     assert len([name for name in storage.names() if name.startswith(f"{tmp_path.name}/")]) == 3
 
 
+@pytest.mark.processes
 def test_a_writer_that_ends_before_the_manifest_has_published_nothing(
     storage: Bucket, tmp_path: Path
 ) -> None:
@@ -346,6 +353,7 @@ def test_a_writer_that_ends_before_the_manifest_has_published_nothing(
     )
 
 
+@pytest.mark.processes
 def test_a_storage_that_is_away_is_named_and_its_keys_are_in_no_message_and_no_log(
     storage: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -360,6 +368,7 @@ def test_a_storage_that_is_away_is_named_and_its_keys_are_in_no_message_and_no_l
     assert SECRET_KEY not in str(away.value) + caplog.text + repr(storage.settings)
 
 
+@pytest.mark.processes
 def test_a_bucket_that_is_not_there_is_no_empty_one(storage: Bucket, tmp_path: Path) -> None:
     values = {name: getattr(storage.settings, name) for name in storage.settings.__struct_fields__}
     store = BucketStore(BucketSettings(**values | {"name": "another-one"}))
@@ -367,6 +376,7 @@ def test_a_bucket_that_is_not_there_is_no_empty_one(storage: Bucket, tmp_path: P
         store.current(SET)
 
 
+@pytest.mark.processes
 def test_without_keys_the_message_says_so(
     storage: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +391,17 @@ def test_without_keys_the_message_says_so(
     store = BucketStore(BucketSettings(**values | {"credentials_file": tmp_path / "empty"}))
     with pytest.raises(StoreUnavailable, match="Unable to locate credentials"):
         store.current(SET)
+
+
+def test_data_sets_are_in_the_bucket_where_one_is_named_and_else_in_the_folder(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "datasets", None)
+    assert isinstance(store, FolderStore) and store.folder == tmp_path / "datasets"
+    values: dict[str, Any] = {
+        "name": "data-sets",
+        "region": "eu-west-1",
+        "endpoint_url": "https://storage.example",
+    }
+    assert isinstance(open_store(tmp_path / "datasets", BucketSettings(**values)), BucketStore)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ class Order(TypedDict):
     marks: str
     """Which of them, by pytest's expression of marks."""
     limit_s: float
+    test_limit_s: float
+    """How long one of them may take before it fails."""
     reach: list[str]
     """The files of which entered functions are noted; empty: none are."""
 
@@ -92,7 +94,8 @@ def _child(order: Order, folder: Path) -> None:
     first, reach = _FirstFailure(), Reach(Path.cwd(), order["reach"])
     code = 3
     try:
-        arguments = [*ARGUMENTS, "-m", order["marks"], *order["tests"]]
+        limits = ["--timeout", str(order["test_limit_s"])]
+        arguments = [*ARGUMENTS, *limits, "-m", order["marks"], *order["tests"]]
         code = int(pytest.main(arguments, [first, *([reach] if order["reach"] else [])]))
         (folder / "failed").write_text(first.name, encoding="utf-8")
         (folder / "reach").write_text(json.dumps(reach.tests), encoding="utf-8")

@@ -59,6 +59,7 @@ PACKAGES = (
         code=("data_plane/node",),
         tests=(
             "tests/unit/node",
+            "tests/unit/broker/test_config.py",
             "tests/simulation/groups",
             "tests/simulation/test_clean_stops.py",
             "tests/simulation/test_client_calls.py",
@@ -104,6 +105,7 @@ PACKAGES = (
             "tests/unit/broker/test_peer_certificates.py",
             "tests/unit/broker/test_peer_transport.py",
             "tests/unit/broker/test_internal_handshakes.py",
+            "tests/integration/test_data_set_stores.py",
             "tests/control_plane/test_server_tls.py",
         ),
     ),
@@ -123,7 +125,11 @@ PACKAGES = (
             "billing/price_actions.py",
             "billing/completeness.py",
         ),
-        tests=("tests/unit/billing", "tests/control_plane/billing"),
+        tests=(
+            "tests/unit/billing",
+            "tests/control_plane/billing",
+            "tests/control_plane/payments/test_stripe_tax.py",
+        ),
     ),
     Package(
         name="outbox",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from tempfile import TemporaryDirectory
@@ -19,6 +20,7 @@ from .mutations import Mutant
 from .reach import Reached
 
 BASELINE_LIMIT_S = 1_800.0
+ANY_S = 30.0
 LEFT_OUT = (".git", ".venv", "__pycache__", "build", "dist", "var", ".*_cache", ".hypothesis")
 
 
@@ -47,7 +49,7 @@ class BaselineFailed(Exception):
 
 
 def limit_s(expected_s: float) -> float:
-    """How long tests may take that took `expected_s` while their calls were noted."""
+    """How long one test or several may take that took `expected_s` while their calls were noted."""
     return 20 + 4 * expected_s
 
 
@@ -72,7 +74,13 @@ class Copy:
         """Run the tests as they are and learn which functions of the files each of them enters."""
         self._marks = "not processes" if slow else "not slow and not processes"
         outcome = self._ask(
-            Order(tests=[*tests], marks=self._marks, limit_s=BASELINE_LIMIT_S, reach=[*files])
+            Order(
+                tests=[*tests],
+                marks=self._marks,
+                limit_s=BASELINE_LIMIT_S,
+                test_limit_s=BASELINE_LIMIT_S,
+                reach=[*files],
+            )
         )
         if outcome["code"] != 0:
             raise BaselineFailed(f"exit code {outcome['code']} {outcome['failed']}\n{outcome['output']}")
@@ -81,7 +89,8 @@ class Copy:
     def closest(self, mutant: Mutant) -> list[str]:
         """The tests that may see the mutant, the quickest first.
 
-        What stands outside of functions is seen by whoever enters a function of the module.
+        What stands outside of functions is seen by whoever enters a function of the module. A module of values has none
+        that anyone enters: the quickest of all tests look, as many as take `ANY_S`.
         """
         if mutant.function:
             wanted = f"{mutant.file}:{mutant.function}"
@@ -92,19 +101,34 @@ class Copy:
                 for test, reached in self._reach.items()
                 if any(function.startswith(f"{mutant.file}:") for function in reached["functions"])
             ]
+            if not found:
+                found = self._quickest()
         return sorted(found, key=lambda test: self._reach[test]["seconds"])
+
+    def _quickest(self) -> list[str]:
+        by_time = sorted(self._reach, key=lambda test: self._reach[test]["seconds"])
+        together_s = accumulate(self._reach[test]["seconds"] for test in by_time)
+        return [test for test, seconds in zip(by_time, together_s, strict=True) if seconds <= ANY_S]
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Plant it, look, and put the right text back."""
         tests = self.closest(mutant)
         if not tests:
             return Verdict(mutant=mutant, fate=Fate.UNREACHED, test="", seconds=0.0)
-        limit = limit_s(sum(self._reach[test]["seconds"] for test in tests))
+        times_s = [self._reach[test]["seconds"] for test in tests]
         path = self.root / mutant.file
         right = path.read_text(encoding="utf-8")
         path.write_text(mutant.applied(right), encoding="utf-8")
         try:
-            outcome = self._ask(Order(tests=tests, marks=self._marks, limit_s=limit, reach=[]))
+            outcome = self._ask(
+                Order(
+                    tests=tests,
+                    marks=self._marks,
+                    limit_s=limit_s(sum(times_s)),
+                    test_limit_s=limit_s(max(times_s)),
+                    reach=[],
+                )
+            )
         finally:
             path.write_text(right, encoding="utf-8")
         fate = {0: Fate.SURVIVED, -1: Fate.TIMED_OUT}.get(outcome["code"], Fate.KILLED)

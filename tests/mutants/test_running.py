@@ -30,6 +30,7 @@ def forgotten(a: int) -> int:
 """
 TESTS = """\"\"\"Tests.\"\"\"
 from made_up import counted, larger
+from made_up_values import LIMIT
 
 
 def test_the_larger_one() -> None:
@@ -37,7 +38,10 @@ def test_the_larger_one() -> None:
 
 
 def test_counting() -> None:
-    assert counted(3) == 3
+    assert counted(3) == LIMIT
+"""
+VALUES = """\"\"\"Values.\"\"\"
+LIMIT = 3
 """
 SLOW = """\"\"\"Slow tests.\"\"\"
 import pytest
@@ -60,6 +64,7 @@ def test_never_run() -> None:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     (root / "made_up.py").write_text(CODE)
+    (root / "made_up_values.py").write_text(VALUES)
     (root / "test_made_up.py").write_text(TESTS)
     (root / "test_slow.py").write_text(SLOW)
     (root / "pyproject.toml").write_text(
@@ -90,8 +95,18 @@ def test_a_bug_that_a_test_sees_is_killed_by_it(measured: Copy) -> None:
     assert (verdict.fate, verdict.test) == (Fate.KILLED, "test_made_up.py::test_counting")
 
 
-def test_a_bug_that_hangs_is_ended_in_time(measured: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "limit_s", lambda expected_s: 3.0)
+def test_a_bug_that_hangs_fails_the_test_that_meets_it(
+    measured: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits_s = iter([600.0, 1.0])
+    monkeypatch.setattr(running, "limit_s", lambda expected_s: next(limits_s))
+    verdict = measured.judge(mutant("statement removed: count += 1 -> pass"))
+    assert (verdict.fate, verdict.test) == (Fate.KILLED, "test_made_up.py::test_counting")
+
+
+def test_tests_that_take_too_long_together_are_ended(measured: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits_s = iter([3.0, 600.0])
+    monkeypatch.setattr(running, "limit_s", lambda expected_s: next(limits_s))
     verdict = measured.judge(mutant("statement removed: count += 1 -> pass"))
     assert verdict.fate is Fate.TIMED_OUT
 
@@ -100,6 +115,16 @@ def test_what_no_test_enters_survives_without_a_look(measured: Copy) -> None:
     verdict = measured.judge(mutant("arithmetic: a + 1 -> a - 1"))
     assert (verdict.fate, verdict.seconds) == (Fate.UNREACHED, 0.0)
     assert measured.closest(mutant("compare: a > b -> a >= b")) == ["test_made_up.py::test_the_larger_one"]
+
+
+def test_values_of_a_module_without_functions_are_seen_by_the_quickest_tests(
+    measured: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (limit,) = mutants_of("made_up_values.py", VALUES, {})
+    verdict = measured.judge(limit)
+    assert (verdict.fate, verdict.test) == (Fate.KILLED, "test_made_up.py::test_counting")
+    monkeypatch.setattr(running, "ANY_S", 0.0)
+    assert measured.judge(limit).fate is Fate.UNREACHED
 
 
 def test_neither_the_project_nor_the_copy_keeps_a_mutant(measured: Copy, project: Path) -> None:

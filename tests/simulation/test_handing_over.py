@@ -106,6 +106,23 @@ def test_what_cannot_be_handed_over_in_time_stays_and_takes_batches_again() -> N
     Period(SLOW, topic("orders")).run(story)
 
 
+def test_what_is_all_in_sync_within_the_time_is_waited_for_and_moves() -> None:
+    async def story(period: Period) -> None:
+        await period.produce("orders", 10)
+        where = period.where("orders")
+        await whole(period, where)
+        leader, other = period.led_by(where)
+        other.faults.extra_sync_ms = SLOW.hand_over_ms / 2
+        under_way = asyncio.create_task(period.produce("orders", 1))
+        await asyncio.sleep(SLOW.hand_over_ms / 10_000)
+        assert not under_way.done()
+        assert await moved(leader, move_of(period, where, other.broker_id)) == [""]
+        await under_way
+        await period.until("it leads", lambda: period.leader(where) is other)
+
+    Period(SLOW, topic("orders")).run(story)
+
+
 def test_a_store_that_does_not_answer_leaves_the_leader_where_it_is_and_the_next_try_moves_it() -> None:
     async def story(period: Period) -> None:
         await period.produce("orders", 10)

@@ -1,5 +1,6 @@
 """Readings decoded from their bytes all at once are what protobuf makes of them one by one, damaged or not."""
 
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from data_plane.contract import usage_pb2 as pb
 from penstock.records.usage import minute_of
 from spark_usage import canonical_readings, decode
+from spark_usage.decoded_readings import Fields, fields_of
 from tests.spark_usage.test_decode import AT_MS, LONG_MAX, delivered, elapsed, kept, reading, record, requests
 
 NUMBERS = (
@@ -155,6 +157,39 @@ def test_what_brokers_write_is_read_without_protobuf(monkeypatch: pytest.MonkeyP
     found = facts([(0, 0, record(readings=told, **parts).SerializeToString())])
     assert [row["row"] for row in found if row["kind"] == "reading"] == list(range(6))
     assert {row["kind"] for row in found} == {"record", "reading", "delivered", "elapsed"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"totals": ()},
+        {"totals": (1, 2)},
+        {"tenant": "tn_é"},
+        {"topic": "é"},
+        {"kind": pb.CUT, "cut_id": "é"},
+        {"end_offset": LONG_MAX},
+        {"minute_rows": [pb.PrincipalRow(minute=1, principal=1, messages=2**48 + 1)]},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_what_is_not_canonical_leaves_only_its_own_record_to_protobuf(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_protobuf: list[int] = []
+
+    def noting(readings: Iterable[pb.Reading]) -> Fields:
+        asked = list(readings)
+        by_protobuf.extend(one.partition for one in asked)
+        return fields_of(asked)
+
+    monkeypatch.setattr(decode, "fields_of", noting)
+    told = [
+        [reading(partition=1)],
+        [reading(partition=2), reading(partition=3, **changes)],
+        [reading(partition=4)],
+    ]
+    facts([(0, at, record(readings=some).SerializeToString()) for at, some in enumerate(told)])
+    assert by_protobuf == [2, 3]
 
 
 @pytest.mark.parametrize(

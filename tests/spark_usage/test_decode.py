@@ -377,6 +377,27 @@ def test_other_damaged_parts_are_rejected_with_their_reason(
     assert found[1]["reason"].startswith(reason)
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"delivered": [delivered(minute=MINUTE_MAX, messages=LONG_MAX, bytes=LONG_MAX)]},
+        {"delivered": [delivered(other_zone_messages=6, other_zone_bytes=600)]},
+        {"delivered": [delivered(partition=2**31 - 1, minute=0, messages=0, bytes=0)]},
+        {"elapsed": [elapsed(minute=MINUTE_MAX, connection_ms=LONG_MAX, throttled_ms=LONG_MAX)]},
+        {"elapsed": [elapsed(partition=2**31 - 1, leaderless_ms=LONG_MAX)]},
+        {"elapsed": [elapsed(topic="", topic_id=b"", connection_ms=0, throttled_ms=0)]},
+        {"requests": [requests(minute=MINUTE_MAX, valid=decode.REQUESTS_MAX)]},
+        {"requests": [requests(succeeded_seconds=(1 << 60) - 1, failed_seconds=(1 << 60) - 1)]},
+        {"requests": [requests(bad=4, latency_buckets=[1_000], latency_counts=[1])]},
+        {"seals": [sealed_at(0)]},
+        {"seals": [sealed_at(TIME_MS_MAX)]},
+    ],
+    ids=lambda parts: "-".join(parts),
+)
+def test_other_parts_at_the_bounds_of_what_can_be_are_taken(parts: dict[str, Any]) -> None:
+    assert [fact["row"] for fact in facts(**parts) if fact["kind"] not in ("record", "rejected")] == [0]
+
+
 def test_bytes_after_a_seal_are_damage() -> None:
     log = StoredLog()
     log.write(5, BEGIN_MS)

@@ -184,8 +184,8 @@ class Metering:
     def _elapsed_key(self, tenant: TenantId, principal: int, topic: TopicRecord | None = None) -> ElapsedKey:
         minute = minute_of(self._clock.now_ms())
         if topic is None or topic.tenant != tenant:
-            return ElapsedKey(tenant, b"", "", principal, minute)
-        return ElapsedKey(tenant, topic.topic_id, topic.name, principal, minute)
+            return ElapsedKey(tenant, b"", "", principal, minute, 0)
+        return ElapsedKey(tenant, topic.topic_id, topic.name, principal, minute, 0)
 
     def _take_connection_time(self) -> None:
         for tenant, principal, milliseconds in self._connection_time.take(int(self._clock.monotonic_ms())):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from penstock.client.groups.coordinator_calls import CoordinatorCalls
 from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
+from penstock.client.timing import Backoff
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
@@ -38,9 +39,11 @@ def ask_committed(
     group: str,
     partitions: Mapping[NamedPartition, bytes],
     deadline: float,
+    backoff: Backoff,
 ) -> CommittedOffsets:
-    """Ask for these partitions (with their topic ids); tried again until `deadline`."""
+    """Ask for these partitions (with their topic ids); tried again, with pauses that grow, until `deadline`."""
     committed = CommittedOffsets({})
+    failures = 0
     request = fetch_request(group, partitions)
 
     def answered(response: bytes, now: float) -> None:
@@ -55,12 +58,14 @@ def ask_committed(
         committed.done = core.changed = True
 
     def failed(error: PenstockError, now: float) -> None:
+        nonlocal failures
         calls.forget_coordinator()
         if final(error) or now >= deadline:
             committed.error, committed.done = error, True
             core.changed = True
         else:
-            calls.ask("fetch", request, now, answered, failed)
+            failures += 1
+            calls.ask("fetch", request, min(now + backoff.delay_ms(failures), deadline), answered, failed)
 
     if partitions:
         calls.ask("fetch", request, 0.0, answered, failed)

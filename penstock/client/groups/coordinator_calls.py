@@ -28,6 +28,7 @@ Request = pb.GroupHeartbeatRequest | pb.CommitOffsetsRequest | pb.FetchCommitted
 class _Call:
     method: str
     request: bytes
+    not_before: float
     on_answer: OnAnswer
     on_failure: OnFailure
 
@@ -50,12 +51,14 @@ class CoordinatorCalls:
         self,
         kind: Literal["heartbeat", "commit", "fetch"],
         request: Request,
-        now: float,
+        not_before: float,
         on_answer: OnAnswer,
         on_failure: OnFailure,
     ) -> None:
-        """Exactly one of the callbacks comes, later, unless `close` does."""
-        self._waiting.append(_Call(_METHODS[kind], request.SerializeToString(), on_answer, on_failure))
+        """Ask at once, or at that time. Exactly one of the callbacks comes, later, unless `close` does."""
+        self._waiting.append(
+            _Call(_METHODS[kind], request.SerializeToString(), not_before, on_answer, on_failure)
+        )
         self._core.attend()
 
     def forget_coordinator(self) -> None:
@@ -63,15 +66,19 @@ class CoordinatorCalls:
         self._coordinator = None
 
     def step(self, now: float) -> None:
-        if self._waiting and self._coordinator is None and self._finding is None and self._find_at <= now:
+        due = [call for call in self._waiting if call.not_before <= now]
+        if due and self._coordinator is None and self._finding is None and self._find_at <= now:
             self._find(now)
         if self._coordinator is not None:
-            waiting, self._waiting = self._waiting, []
-            for call in waiting:
+            self._waiting = [call for call in self._waiting if call.not_before > now]
+            for call in due:
                 self._send(call, self._coordinator, now)
 
     def next_step_at(self) -> float:
-        return self._find_at if self._waiting and self._finding is None else NEVER
+        if self._finding is not None:
+            return NEVER
+        due_at = min((call.not_before for call in self._waiting), default=NEVER)
+        return due_at if self._coordinator is not None else max(due_at, self._find_at)
 
     def close(self) -> None:
         self._waiting.clear()

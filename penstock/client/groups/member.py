@@ -200,7 +200,9 @@ class GroupMember:
 
     def ask_committed(self, deadline: float) -> CommittedOffsets:
         """Ask what is committed for all that is owned; tried again until `deadline`."""
-        return ask_committed(self._core, self._calls, self.settings.group, dict(self._owned), deadline)
+        return ask_committed(
+            self._core, self._calls, self.settings.group, dict(self._owned), deadline, self._backoff
+        )
 
     def _checked(self, tp: NamedPartition, offset: int) -> tuple[bytes, int]:
         label, position = f"{tp[0]}-{tp[1]}", self._consumer.positions.get(tp)

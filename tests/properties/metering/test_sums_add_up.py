@@ -69,7 +69,7 @@ class Counting:
     def elapse(self) -> None:
         tenant = self.random.choice(TENANTS)
         spent = (self.random.randrange(9), self.random.randrange(9), self.random.randrange(9))
-        key = ElapsedKey(tenant, b"", "", self.random.randrange(4), self.minute)
+        key = ElapsedKey(tenant, b"", "", self.random.randrange(4), self.minute, 0)
         before = self.increments.forgone
         self.increments.elapsed(key, connection_ms=spent[0], throttled_ms=spent[1], leaderless_ms=spent[2])
         if self.increments.forgone == before:

@@ -91,6 +91,8 @@ class FakeCluster:
         """What results say that the tenant's rate delayed their batches."""
         self.key_reports: list[tuple[int, log_pb2.ReportKeysRequest]] = []
         self.refuses_key_reports: ErrorCode | None = None
+        self.refuses_producers: ErrorCode | None = None
+        """What who asks for an id is answered with."""
         self._next_producer = 1000
         self._topics_made = 0
 
@@ -217,6 +219,10 @@ class FakeCluster:
         return response.SerializeToString()
 
     def _init_producer(self, request: log_pb2.InitProducerRequest) -> bytes:
+        if self.refuses_producers is not None:
+            return log_pb2.InitProducerResponse(
+                error=self.refuses_producers, message="no id"
+            ).SerializeToString()
         if request.producer_id == -1:
             self._next_producer += 1
             return log_pb2.InitProducerResponse(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from penstock.client.cluster_view import ClusterView
 from penstock.contract.errors import ErrorCode
 from penstock.contract.v1 import log_pb2
@@ -37,11 +39,18 @@ def test_a_lower_leader_epoch_never_counts() -> None:
     assert view.topics["t"].partitions[0].leader == 2
 
 
-def test_brokers_of_an_older_answer_do_not_come_back() -> None:
-    view = ClusterView()
-    view.apply(answer(10, leader=2, epoch=4, brokers=(2,)))
-    view.apply(answer(9, leader=2, epoch=4, brokers=(1, 2)))
-    assert view.brokers == {2: "b2:1"}
+def test_brokers_and_where_they_are_go_by_the_newest_answer_in_whatever_order_answers_come() -> None:
+    answers = [answer(revision, leader=2, epoch=4, brokers=(revision,)) for revision in (10, 11, 12)]
+    for response in answers:
+        response.brokers[0].host, response.brokers[0].zone = f"h{response.revision}", f"z{response.revision}"
+    for order in permutations(answers):
+        view = ClusterView()
+        for response in order:
+            view.apply(response)
+        view.apply(log_pb2.MetadataResponse(revision=13))
+        assert view.brokers == {12: "b12:1"}, "an answer about topics alone says nothing of brokers"
+        assert view.domains == {12: ("h12", "z12")}
+        assert view.revision == 13
 
 
 def test_an_answer_without_change_changes_nothing() -> None:

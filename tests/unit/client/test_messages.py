@@ -63,6 +63,24 @@ def test_a_batch_gives_its_messages_with_lists_of_headers_of_their_own(codec: Co
     assert second.headers == []
 
 
+def test_the_columns_of_a_batch_are_the_fields_of_its_messages() -> None:
+    builder = BatchBuilder()
+    builder.append(NOW_MS, b"k", b"v", [("a", b"1")])
+    builder.append(NOW_MS + 5, None, None, [])
+    batch = MessageBatch("orders", 2, columns_of(b"".join(placed(builder.build(), 40, 1))))
+    assert len(batch) == 2
+    assert batch.timestamps_ms == [NOW_MS, NOW_MS + 5]
+    assert (batch.keys, batch.values) == ([b"k", None], [b"v", None])
+    assert batch.headers == [[("a", b"1")], []]
+    assert [tuple(message) for message in batch] == [
+        ("orders", 2, 40, NOW_MS, b"k", b"v", [("a", b"1")]),
+        ("orders", 2, 41, NOW_MS + 5, None, None, []),
+    ]
+    table = batch.to_arrow()
+    assert table.column("offset").to_pylist() == [40, 41]
+    assert table.column("value").to_pylist() == [b"v", None]
+
+
 def _plain() -> bytes:
     builder = BatchBuilder()
     builder.append_many(NOW_MS, [b"a", b"b"])

@@ -81,6 +81,23 @@ def test_a_ca_is_never_overwritten(folder: Path, left: str) -> None:
     assert contents(folder) == before
 
 
+USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+)
+
+
+def usages(certificate: x509.Certificate) -> list[str]:
+    """What its key may be used for."""
+    usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    return [name for name in USAGES if getattr(usage, name)]
+
+
 @pytest.mark.parametrize(
     ("name", "uri", "serves", "calls"),
     [
@@ -109,6 +126,8 @@ def test_a_certificate_says_who_its_holder_is_and_what_they_do(
         calls,
     )
     assert not leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert usages(leaf) == ["digital_signature"]
+    assert usages(certificates.load(folder / "ca.pem")[0]) == ["key_cert_sign", "crl_sign"]
     assert stat.S_IMODE((folder / f"{name}-key.pem").stat().st_mode) == 0o600
     assert certificates.is_key_of(certificates.load_key(folder / f"{name}-key.pem"), leaf)
 

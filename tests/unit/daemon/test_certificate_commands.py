@@ -123,6 +123,18 @@ def test_a_ca_is_changed_step_by_step(folder: Path, capsys: Printed) -> None:
     assert remedy == "The steps are `penstock cluster certificates renew` with --ca add, --ca use, --ca drop."
 
 
+def test_a_program_that_changes_a_ca_reads_what_was_made_and_dropped(folder: Path, capsys: Printed) -> None:
+    call("init", "prod-1")
+    call("issue", "runner")
+    (old,) = certificates.load(folder / "ca.pem")
+    assert [made["name"] for made in as_json(capsys, "renew", "--ca", "add")["certificates"]] == ["ca"]
+    assert [made["name"] for made in as_json(capsys, "renew", "--ca", "use")["certificates"]] == ["runner"]
+    assert as_json(capsys, "renew", "--ca", "drop") == {
+        "folder": "certificates",
+        "dropped": [certificates.described(old).fingerprint],
+    }
+
+
 def test_each_refusal_says_what_to_do(folder: Path, capsys: Printed) -> None:
     assert refusal(capsys, "show") == (
         3,

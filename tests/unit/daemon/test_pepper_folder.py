@@ -10,7 +10,7 @@ from daemon import pepper_folder
 
 
 def test_a_version_is_made_once_whatever_number_of_processes_make_it(tmp_path: Path) -> None:
-    folder = tmp_path / "peppers"
+    folder = tmp_path / "below" / "peppers"
     made: list[bool] = []
     threads = [threading.Thread(target=lambda: made.append(pepper_folder.make(folder, 2))) for _ in range(8)]
     for thread in threads:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.x509.oid import ExtensionOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from daemon.identity import Role
 from daemon.tls import IdentityConfig, OwnIdentity, read_credentials
@@ -152,12 +152,38 @@ def test_a_key_with_which_grpc_makes_no_handshake_is_refused(
         read(files)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ec.generate_private_key(ec.SECP256R1()),
+        lambda: ec.generate_private_key(ec.SECP384R1()),
+        lambda: rsa.generate_private_key(65_537, 2_048),
+    ],
+    ids=["P-256", "P-384", "RSA"],
+)
+def test_a_key_with_which_grpc_makes_a_handshake_is_taken(
+    tmp_path: Path, make: Callable[[], ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey]
+) -> None:
+    files = write(tmp_path, "broker-1")
+    uri, key = x509.UniformResourceIdentifier("penstock://c1/broker/1"), make()
+    _issue(files.certificate_file, key, x509.SubjectAlternativeName([uri]))
+    files.key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    read(files)
+
+
 def _issue(
-    file: Path, key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey, names: x509.ExtensionType
+    file: Path,
+    key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey | rsa.RSAPrivateKey,
+    names: x509.ExtensionType,
 ) -> None:
     ca, now = authority(), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker-1")])
     certificate = (
-        x509.CertificateBuilder(ca.certificate.subject, ca.certificate.subject, key.public_key())
+        x509.CertificateBuilder(ca.certificate.subject, subject, key.public_key())
         .serial_number(1)
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))

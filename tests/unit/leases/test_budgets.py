@@ -162,6 +162,24 @@ def test_an_amount_that_is_lowered_to_less_than_was_granted_is_used_up_and_no_mo
     assert Verdict.SPENT in cluster.verdicts
 
 
+@pytest.mark.parametrize(
+    ("more", "verdict"), [(300, Verdict.AWAITED), (1, Verdict.AWAITED), (0, Verdict.SPENT)]
+)
+def test_a_lowered_amount_is_spent_once_it_was_used_and_awaited_while_others_hold_what_is_left(
+    more: int, verdict: Verdict
+) -> None:
+    cluster = loaded(100_000, seed=7)
+    record = cluster.record
+    assert record is not None and record.granted > record.used + more
+    budget = replace(cluster.budget, amount=record.used + more)
+    for broker in cluster.brokers.values():
+        broker.sees = record
+        holder = broker.holder
+        assert holder.verdict(KEY, budget, PARTS, cluster.now_ms, cluster.wall_ms) is verdict
+        assert holder.hurried
+        assert holder.is_spent(KEY, budget, cluster.now_ms, cluster.wall_ms) is (verdict is Verdict.SPENT)
+
+
 def test_the_books_give_no_broker_more_than_its_part_whatever_it_wants() -> None:
     """A broker of an earlier release wants what it would use in 5 s."""
     want = Want(term=0, began_ms=0, holds=0, wants=9_000, needs=1, received=0, returned=0, owed=0)
@@ -409,6 +427,24 @@ def test_a_broker_asks_before_its_next_report_once_less_than_half_of_its_part_is
     assert cluster.produce(ONE, used) == used
     asked = cluster.brokers[ONE].holder.request(1, cluster.now_ms + 10) is not None
     assert asked is asks
+
+
+@pytest.mark.parametrize(
+    ("messages_a_second", "wanted"), [(0, 500), (40, 500), (400, 2_000), (4_000, 10_000), (20_000, 10_000)]
+)
+def test_a_broker_wants_what_it_uses_in_five_seconds_within_bounds_of_the_amount(
+    messages_a_second: int, wanted: int
+) -> None:
+    """At least one in 2,000 of it, and at most one in a hundred."""
+    cluster = Cluster(messages(1_000_000), 1, seed=22)
+    holder = cluster.brokers[ONE].holder
+    for _ in range(30):
+        holder.use(KEY, messages_a_second * PARTS, cluster.now_ms)
+        cluster.step(1_000)
+    holder.use(KEY, max(1, messages_a_second) * PARTS, cluster.now_ms)
+    asked = holder.request(1, cluster.now_ms + 1_000)
+    assert asked is not None
+    assert wanted * 0.98 <= asked.wants[KEY].wants <= wanted
 
 
 def test_an_idle_broker_gives_back_what_it_holds() -> None:

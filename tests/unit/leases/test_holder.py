@@ -151,3 +151,31 @@ def test_a_part_that_was_not_answered_keeps_the_books_from_being_whole() -> None
     assert holder.answered(third, dict.fromkeys(third.wishes, 5), 500)
     fourth = holder.request(wants, 750)
     assert fourth is not None and fourth.whole
+
+
+def test_a_round_of_parts_begins_anew_after_a_request_that_said_all() -> None:
+    holder = LeaseHolder(ONE, Terms(wishes_max=2))
+    holder.follow(1, 7)
+    wants = {LimitKey(TenantId(f"tn_{number}"), "produce_bytes_per_s"): 5 for number in range(4)}
+    few = dict(list(wants.items())[:2])
+    told = []
+    for now_ms, asked in enumerate((wants, few, wants, wants)):
+        request = holder.request(asked, 250.0 * now_ms)
+        assert request is not None
+        told.append((request.partial, request.whole))
+        assert holder.answered(request, dict.fromkeys(request.wishes, 5), 250.0 * now_ms)
+    assert told == [(True, False), (False, True), (True, False), (True, True)]
+
+
+def test_the_safe_share_waits_for_the_last_answer_though_it_was_about_other_limits() -> None:
+    """The coordinator keeps it once it has heard nothing at all for so long."""
+    holder = LeaseHolder(ONE, Terms(wishes_max=1))
+    holder.follow(1, 7)
+    other = LimitKey(TenantId("tn_other"), "produce_bytes_per_s")
+    heard_ms = 1_000.0
+    for now_ms, key in ((0.0, KEY), (heard_ms, other)):
+        request = holder.request({KEY: 100, other: 100}, now_ms)
+        assert request is not None and list(request.wishes) == [key]
+        assert holder.answered(request, {key: 100}, now_ms)
+    lapses_ms = heard_ms + TERMS.lease_ms + TERMS.lapse_ms
+    assert [amount(holder, at_ms) for at_ms in (lapses_ms - 1, lapses_ms)] == [1, 10]

@@ -144,6 +144,26 @@ def test_a_roll_is_recovered_whatever_of_the_new_files_survived() -> None:
     assert miniature.log.segment_count >= 3
 
 
+def test_what_a_follower_made_durable_survives_a_cut_at_any_moment() -> None:
+    leader, _ = started(batches=1)
+    follower, witness = started(batches=1)
+    for _ in range(4):
+        leader.fill(2, body_bytes=900)
+    witness.histories.append(leader.content())
+    disk = follower.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        for max_bytes in (1, 1_900, 1 << 20, 1 << 20):
+            part = leader.read(follower.log.log_end_offset, max_bytes=max_bytes)
+            follower.log.append_as_follower(memoryview(part.stamps), memoryview(b"".join(part.batches)), 1)
+            follower.commit()
+            witness.acknowledged = follower.acknowledged[0] // 2
+
+    explored(disk, operate, witness, states=24)
+    assert follower.content() == leader.content() and follower.log.segment_count >= 3
+
+
 def test_a_checkpoint_between_appends_loses_nothing() -> None:
     miniature, witness = started()
     disk = miniature.disk

@@ -367,6 +367,19 @@ def test_what_did_not_fit_on_the_disk_is_taken_back_and_asked_for_again() -> Non
     assert [record.head.sequence for record in replay.of(where())] == [1, 2, 3]
 
 
+def test_what_was_taken_back_does_not_stand_where_the_journal_went_on_in_another_file() -> None:
+    disk, journal = started()
+    write(disk, journal, unsynced(run_of(0)))
+    second = unsynced(run_of(1))
+    disk.sync_now(journal.append_steps([second])[:-1])  # whole in the file, and its sync failed
+    journal.take_back()
+    write(disk, journal, second, unsynced(run_of(2, body_bytes=SETTINGS.file_bytes)))
+    assert journal_numbers(disk) == [1, 2]
+    _, replay = opened(disk)
+    assert offsets(replay) == [(0, 1), (1, 2), (2, 3)]
+    assert replay.torn_records == 1 and not replay.unknown_loss
+
+
 def test_only_the_last_call_can_be_taken_back() -> None:
     disk, journal = started()
     with pytest.raises(InvariantBroken):

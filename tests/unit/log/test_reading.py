@@ -6,10 +6,10 @@ from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
 from data_plane.log.tail import Tail, TailBudget
-from data_plane.testkit.disk import SimDisk
-from penstock.contract.errors import CorruptLog, OffsetOutOfRange
+from data_plane.testkit.disk import DiskFaults, SimDisk
+from penstock.contract.errors import CorruptLog, DiskFull, OffsetOutOfRange, OutOfOrderSequence
 from penstock.contract.topic_settings import TopicSettings
-from tests.unit.log.batches import NOW_MS, made_batch
+from tests.unit.log.batches import NOW_MS, made_batch, with_header
 from tests.unit.log.miniature import SMALL, Miniature
 
 
@@ -156,6 +156,25 @@ def test_a_bad_batch_is_named_and_the_good_ones_before_it_are_served() -> None:
         miniature.read(8)
     assert miniature.read(0).next_offset == 6
     assert miniature.read(9).first_offset == 9
+
+
+def test_every_refusal_names_the_log_as_it_is_called_now() -> None:
+    miniature = stored(cold=True)
+    log, disk = miniature.log, miniature.disk
+    assert isinstance(disk, SimDisk)
+    log.name = "acme/orders-0"
+    miniature.append(batch=made_batch(producer_id=9, epoch=0, sequence=0))
+    with pytest.raises(OutOfOrderSequence, match="acme/orders-0: "):
+        log.check_sequence(with_header(made_batch(producer_id=9, epoch=0, sequence=5))[1])
+    for read in (log.read, log.read_stored):
+        with pytest.raises(OffsetOutOfRange, match="acme/orders-0: "):
+            read(log.log_end_offset + 1, log.log_end_offset + 1, 1)
+    flip(miniature, ".log", 100)
+    with pytest.raises(CorruptLog, match="acme/orders-0: "):
+        miniature.read(0)
+    disk.faults = DiskFaults(capacity_bytes=disk.medium.used_bytes())
+    with pytest.raises(DiskFull, match="acme/orders-0: "):
+        miniature.append()
 
 
 def test_a_bad_header_field_outside_the_batch_checksum_is_found_by_the_stamp() -> None:

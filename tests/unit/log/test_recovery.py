@@ -186,6 +186,29 @@ def test_a_bad_stamp_below_the_durable_mark_is_named_and_kept() -> None:
         found.read(5)
 
 
+@pytest.mark.parametrize("bad_stamps", [1, 2])
+def test_bad_stamps_cost_exactly_their_own_batches_however_few_messages_those_hold(bad_stamps: int) -> None:
+    messages = (2, 1, 3, 1, 1, 2, 1)
+    starts = [sum(messages[:number]) for number in range(len(messages) + 1)]
+    for first in range(1, len(messages) - bad_stamps):
+        miniature = Miniature(tail_bytes=0)
+        miniature.create()
+        for count in messages:
+            miniature.append(batch=made_batch(count))
+            miniature.commit()
+        miniature.checkpoint()
+        disk = miniature.disk
+        assert isinstance(disk, SimDisk)
+        disk.kill()
+        for number in range(first, first + bad_stamps):
+            inode(disk, f"{LAST}.stamps").data[HEADER_BYTES + number * STAMP_BYTES + 30] ^= 1
+        found = Miniature(disk, tail_bytes=0)
+        damage = [(one.first_offset, one.end_offset) for one in found.reports[0].damage]
+        assert damage == [(starts[first], starts[first + bad_stamps])]
+        assert found.log.log_end_offset == starts[-1]
+        assert found.read(starts[first + bad_stamps]).next_offset == starts[-1]
+
+
 def test_damage_does_not_stop_appends_elsewhere_but_is_not_forgotten() -> None:
     found, _ = flipped_below_the_durable_mark(2 * SIZE + 100)
     found.append(epoch=2)
@@ -433,6 +456,23 @@ def test_to_begin_an_epoch_touches_no_file_and_a_crash_leaves_what_the_stamps_te
     assert again.log.epochs.pairs() == [(2, 0)]
     again.log.start_epoch(6)
     assert again.log.end_offset_for_epoch(5) == (2, 6), "a follower that knows of epoch 5 has nothing to cut"
+
+
+@pytest.mark.parametrize(
+    ("batches_left", "pairs"),
+    [(3, [(2, 0), (5, 6)]), (4, [(2, 0), (5, 6), (7, 8)]), (5, [(2, 0), (5, 6), (7, 8)])],
+)
+def test_a_kept_epoch_counts_only_where_the_log_ends(batches_left: int, pairs: list[tuple[int, int]]) -> None:
+    disk, miniature = leading_without_a_record()
+    for epoch in (5, 7):
+        miniature.append(epoch=epoch, batch=made_batch(2))
+    assert read_epochs(disk, DIRECTORY).pairs() == [(2, 0), (5, 6), (7, 8)]  # type: ignore[union-attr]
+    miniature.log.start_epoch(9)
+    disk.kill()
+    del inode(disk, f"{LAST}.stamps").data[HEADER_BYTES + STAMP_BYTES * batches_left :]
+    again = reopened(disk)
+    assert again.log.log_end_offset == 2 * batches_left
+    assert again.log.epochs.pairs() == pairs
 
 
 def test_a_log_without_records_gets_no_file_of_epochs() -> None:

@@ -2,6 +2,7 @@
 
 from data_plane.disk.port import ReadAt
 from data_plane.log import layout
+from data_plane.log.reading import ColdRead
 from data_plane.log.scrub import Finding, SegmentCheck
 from data_plane.testkit.disk import SimDisk
 from tests.unit.log.batches import NOW_MS, made_batch
@@ -120,6 +121,24 @@ def test_a_segment_that_goes_while_it_is_read_back_is_not_judged() -> None:
         check.step(*readers(check))
     assert check.damage is not None, "it sees a file that is shorter than it was"
     assert not scrub.end(check)
+
+
+def test_the_files_of_a_segment_are_closed_when_its_last_reader_and_its_check_are_done() -> None:
+    for check_ends_last in (False, True):
+        miniature = filled()
+        miniature.checkpoint()
+        log = miniature.log
+        segment = log._segments.all[0]
+        cold, check = log.read(0, 2, 1_000), log.scrub.begin(segment)
+        assert isinstance(cold, ColdRead) and check.files
+        if not check_ends_last:
+            assert log.scrub.end(check) and segment._data is not None
+        log.forget(cold)
+        if check_ends_last:
+            assert segment._data is not None
+            assert log.scrub.end(check)
+        log.release_files()
+        assert segment._data is None and segment._stamps is None
 
 
 def test_damage_is_refetched_from_the_base_of_its_segment_on_and_served_no_more() -> None:

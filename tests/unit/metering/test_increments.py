@@ -27,7 +27,7 @@ def key(minute: int, group: str = "") -> DeliveredKey:
 
 
 def time_key(minute: int) -> ElapsedKey:
-    return ElapsedKey(TENANT, b"", "", 7, minute)
+    return ElapsedKey(TENANT, b"", "", 7, minute, 0)
 
 
 def took(messages: int, size: int) -> DeliveredTally:

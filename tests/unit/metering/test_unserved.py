@@ -1,15 +1,10 @@
 """Seconds in which a partition had no leader count as requests that nobody could take."""
 
-from dataclasses import replace
-
-from data_plane.controller.leaderless import Leaderless
-from data_plane.metadata import model
 from data_plane.metering.increments import Increments, RequestsKey, RequestTally
 from data_plane.metering.unserved import Unserved
-from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, TopicPartition
-from penstock.contract.topic_settings import TopicSettings
+from penstock.contract.ids import TopicPartition
 from penstock.rules.service_levels import PRODUCE
-from tests.unit.controller.setup import ACME, LOGS, ORDERS, Store, record
+from tests.unit.controller.setup import ACME, ORDERS
 
 FIRST = TopicPartition(ORDERS, 0)
 HERE = {FIRST}
@@ -52,37 +47,3 @@ def test_they_are_requests_that_failed() -> None:
     increments.gather(tally, 7 * 60_000)
     ((key, sums),) = increments.take_requests(9)
     assert (key, sums.valid, sums.bad) == (RequestsKey(ACME, PRODUCE, 7), 4, 3)
-
-
-def test_the_controller_looks_at_tenants_partitions_that_nobody_leads() -> None:
-    store = Store()
-    store.topic(record(), record((), partition=1, leader=NO_BROKER, eligible=(2,)))
-    found = Leaderless(store.image)
-    assert found.partitions() == {TopicPartition(ORDERS, 1): store.image.topics[ORDERS]}
-    internal = model.TopicRecord(
-        topic_id=LOGS, tenant=SYSTEM_TENANT, name="__usage", partitions=1, settings=TopicSettings()
-    )
-    store.put(model.topic_key(LOGS), internal.encode())
-    store.put(model.block_key(LOGS, 0), model.encode_block({0: record((), leader=NO_BROKER)}))
-    assert found.partitions() == {TopicPartition(ORDERS, 1): store.image.topics[ORDERS]}
-    store.topic(record(), record(partition=1, leader=2))
-    assert found.partitions() == {}
-
-
-def test_a_topic_in_the_recycle_bin_serves_nobody_and_counts_as_nothing() -> None:
-    store = Store()
-    store.topic(record((), leader=NO_BROKER, eligible=(2,)))
-    found = Leaderless(store.image)
-    assert set(found.partitions()) == HERE
-    binned = replace(store.image.topics[ORDERS], binned=True)
-    store.put(model.topic_key(ORDERS), binned.encode())
-    assert found.partitions() == {}
-
-
-def test_a_suspended_tenants_partitions_count_as_nothing_until_it_is_let_in_again() -> None:
-    store = Store()
-    store.topic(record((), leader=NO_BROKER, eligible=(2,)))
-    found = Leaderless(store.image)
-    for suspended, wanted in ((True, set()), (False, HERE)):
-        store.put(model.tenant_key(ACME), model.TenantRecord(tenant=ACME, suspended=suspended).encode())
-        assert set(found.partitions()) == wanted

@@ -142,3 +142,18 @@ def test_a_follower_that_opens_again_lower_is_believed() -> None:
     state.want_log_start(60, 0)
     assert not state.start.settled
     assert BrokerId(2) in state.electable
+
+
+@pytest.mark.parametrize("nearer", ["when it is wanted", "when a follower says so"])
+def test_a_log_start_that_comes_nearer_is_waited_for_from_that_moment_on(nearer: str) -> None:
+    state, at_ms = leader((1, 2)), 5_000.0
+    if nearer == "when it is wanted":
+        opened(state, 2, begins=20)
+        state.want_log_start(60, at_ms)
+    else:
+        opened(state, 2)
+        state.want_log_start(60, 0)
+        acked(state, 2, START, log_start=20, now_ms=at_ms)
+    assert state.propose(at_ms + log_start.START_WAIT_MS - 1, everybody) is None
+    proposal = state.propose(at_ms + log_start.START_WAIT_MS, everybody)
+    assert proposal is not None and proposal.record.log_start == 60

@@ -3,9 +3,11 @@
 import pytest
 
 from penstock.client.consuming.fetch_position import BEGINNING, END, seek_target
-from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest
+from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest, NotFound
+from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.consuming.test_consuming import expected, fill, filled, values
+from tests.unit.client.runner import Runner
 
 BASE_MS = 1_000_000
 
@@ -109,3 +111,117 @@ def test_a_question_for_an_offset_ends_with_a_refusal_or_is_asked_again(
             assert (ends, [type(failure) for failure in failures]) == ({}, [Forbidden])
         else:
             assert (ends, failures) == ({("orders", 0): 10}, [])
+
+
+def test_offsets_that_cannot_be_told_in_time_fail_each_with_its_reason_and_the_others_are_told() -> None:
+    runner = filled(partitions=4)
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    runner.cluster.move("orders", 1, -1)
+    silent = runner.cluster.topics["orders"].partitions[2].leader
+    assert runner.cluster.topics["orders"].partitions[0].leader != silent
+    runner.cluster.silent[silent] = None
+    runner.run(10)
+    asked = [("orders", number) for number in (0, 1, 2, 9)]
+    ends, failures = consumer.list_offsets(asked, END, runner.now + 3_000)
+    runner.run(2_900)
+    assert (ends, failures) == ({("orders", 0): 10}, [])
+    runner.run(200)
+    assert ends == {("orders", 0): 10}
+    assert sorted(str(failure) for failure in failures) == [
+        "orders-1: no leader now",
+        "orders-2: its leader did not answer with the offset in time",
+        "orders-9: no leader now",
+    ]
+
+
+def test_an_answer_for_other_partitions_than_asked_is_none_and_the_question_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = filled(partitions=1)
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    listed, answers = runner.cluster._list_offsets, [log_pb2.ListOffsetsResponse()]
+    answers[0].partitions.add(offset=3)
+    answers[0].partitions.add(offset=4)
+
+    def other_first(broker: int, request: log_pb2.ListOffsetsRequest) -> bytes:
+        return answers.pop().SerializeToString() if answers else listed(broker, request)
+
+    monkeypatch.setattr(runner.cluster, "_list_offsets", other_first)
+    ends, failures = consumer.list_offsets([("orders", 0)], END, runner.now + 10_000)
+    runner.run(5_000)
+    assert (ends, failures) == ({("orders", 0): 10}, [])
+
+
+def test_a_position_whose_offset_is_refused_for_good_stands_still_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    position = consumer.position("orders", 0)
+    refused = log_pb2.ListOffsetsResponse()
+    refused.partitions.add(error=ErrorCode.FORBIDDEN, message="no", offset=-1)
+    monkeypatch.setattr(runner.cluster, "_list_offsets", lambda broker, request: refused.SerializeToString())
+    consumer.seek(position, timestamp_ms=END)
+    runner.run(1_000)
+    with pytest.raises(Forbidden):
+        consumer.raise_halted()
+
+
+def test_what_is_assigned_anew_is_read_alone_and_keeps_its_position() -> None:
+    runner = filled(partitions=2)
+    runner.cluster.create("logs", 1)
+    consumer = runner.consumer("orders", "logs")
+    values(runner, consumer)
+    consumer.assign([("orders", 1)])
+    consumer.prepare()
+    assert consumer.assignment() == [("orders", 1)]
+    assert consumer.position("orders", 1).offset == 10
+    runner.run(100)
+    assert "logs" not in runner.core.view.topics, "nobody uses it any more"
+    with pytest.raises(NotFound, match="orders: no partition 7; it has 2, 0 to 1"):
+        consumer.assign([("orders", 7)])
+        consumer.prepare()
+
+
+def test_a_stream_that_brings_what_has_no_place_on_it_is_opened_again() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    (token,) = [token for token, stream in runner.streams.items() if stream.session is not None]
+    runner.core.frame_received(token, pack_frame(FrameKind.PRODUCE, b""), runner.now)
+    runner.run(2_000)
+    again = [other for other, stream in runner.streams.items() if stream.session is not None]
+    assert len(again) == 1 and again != [token]
+    fill(runner, 1, start=10)
+    assert values(runner, consumer) == expected(range(10, 11))
+
+
+def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again_as_long_as_the_topic_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer, 1) == expected(range(1))
+    runner.lose_streams(consumer.position("orders", 0).leader)
+    with monkeypatch.context() as behind:
+        behind.setattr(runner.cluster, "find", lambda topic_id, partition: None)
+        runner.run(1_000)
+        consumer.raise_halted()
+        assert consumer.position("orders", 0).failures > 0
+    assert values(runner, consumer) == expected(range(1, 10))
+
+
+def test_a_topic_without_partitions_is_waited_for_as_one_that_is_not_known() -> None:
+    runner = Runner()
+    runner.cluster.create("orders", 0)
+    consumer = runner.consumer("orders")
+    for _ in range(2):
+        assert consumer.prepare() == "orders"
+        runner.run(100)
+    runner.cluster.grow("orders", 1)
+    runner.run(100)
+    assert consumer.prepare() is None
+    assert consumer.assignment() == [("orders", 0)]

@@ -36,6 +36,8 @@ class Service:
         """By partition: the leader epoch that was committed with its newest offset."""
         self.fetched = 0
         """How often committed offsets were asked for."""
+        self.refuses: dict[str, ErrorCode] = {}
+        """What calls of a name are answered with instead, nothing being done."""
         self.forget_answers = 0
         """So many of the next answers are lost, after what they tell was committed."""
         self._call = self.runner.cluster.call
@@ -59,6 +61,8 @@ class Service:
         if "Groups" not in method:
             return self._call(broker, method, request)
         if name == "FindCoordinator":
+            if name in self.refuses:
+                return pb.FindCoordinatorResponse(error=self.refuses[name], message="no").SerializeToString()
             address = self.runner.cluster.brokers[self.coordinator]
             return pb.FindCoordinatorResponse(broker_id=self.coordinator, address=address).SerializeToString()
         answers: dict[str, Callable[[bytes], object]] = {
@@ -74,6 +78,8 @@ class Service:
         try:
             if broker != self.coordinator:
                 raise _refused(ErrorCode.NOT_COORDINATOR)
+            if name in self.refuses:
+                raise _refused(self.refuses[name])
             answer = answers[name](request)
             if self.forget_answers:
                 self.forget_answers -= 1

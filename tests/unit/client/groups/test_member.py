@@ -5,6 +5,7 @@ import pytest
 from penstock.client.consuming.fetch_position import FetchPosition
 from penstock.client.consuming.fetch_stream import FetchStream
 from penstock.contract import errors
+from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.groups.members import Member, Service
@@ -277,6 +278,174 @@ def test_committed_offsets_are_asked_for_once_for_each_gain() -> None:
     assert service.fetched == 3
     one.poll_until(lambda: len(service.committed()) == 4)
     assert all(not member.core._adding for member in (one, two))
+
+
+def test_a_partition_whose_position_is_not_known_yet_is_not_committed() -> None:
+    service = filled(messages=8, partitions=2)
+    for broker in service.runner.cluster.brokers:
+        if broker != service.coordinator:
+            service.runner.down[broker] = None  # it leads partition 1
+    member = Member(service, auto_offset_reset="latest", auto_commit=False)
+    member.poll_until(lambda: member.owned == [0, 1])
+    request = member.core.commit(None, service.runner.now + 1_000)
+    service.run(10)
+    assert (request.done, request.error) == (True, None)
+    assert service.committed() == {0: 4}
+
+
+@pytest.mark.parametrize("instance_id", [None, "desk"])
+def test_a_member_leaves_once_however_often_it_is_closed(instance_id: str | None) -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, instance_id=instance_id)
+    member.poll(count=7)
+    for _ in range(2):
+        member.core.begin_close(service.runner.now, finished=True)
+    member.close()
+    member.core.begin_close(service.runner.now, finished=True)
+    service.run(1_000)
+    assert member.core.gone
+    assert service.calls.count("beat -1 owns -") == (0 if instance_id else 1)
+    assert service.calls.count("commit 0@7") == 1
+
+
+def test_a_member_whose_consumer_waits_no_longer_neither_commits_nor_leaves() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service)
+    member.poll(count=7)
+    member.core.abandon()
+    told = list(service.calls)
+    member.core.begin_close(service.runner.now, finished=True)
+    service.run(5_000)
+    assert member.core.gone and service.calls == told
+
+
+# -- coordinators that refuse -------------------------------------------------------------------------------
+
+
+def test_committed_offsets_are_those_of_what_is_owned_and_asked_for_until_they_are_known() -> None:
+    service = filled(messages=40)
+    member = Member(service, auto_commit=False)
+    nothing = member.core.ask_committed(service.runner.now + 1_000)
+    assert nothing.done and nothing.offsets == {}, "it owns nothing"
+    member.poll()
+    member.core.commit({("orders", 1): 3}, service.runner.now + 1_000)
+    service.run(50)
+    service.refuses["FetchCommitted"] = ErrorCode.NOT_COORDINATOR
+    asked = member.core.ask_committed(service.runner.now + 60_000)
+    before = len(service.runner.calls)
+    service.run(5_000)
+    assert not asked.done
+    again = [method for _, method in service.runner.calls[before:]].count("FetchCommitted")
+    assert 5 <= again <= 15, "the pauses grow"
+    service.refuses.clear()
+    service.run(2_000)
+    assert (asked.done, asked.error, asked.offsets) == (True, None, {("orders", 1): 3})
+
+
+@pytest.mark.parametrize(
+    ("code", "within_ms"), [(ErrorCode.FORBIDDEN, 1_000), (ErrorCode.COORDINATOR_NOT_READY, 4_000)]
+)
+def test_committed_offsets_that_are_refused_or_not_told_in_time_are_an_error(
+    code: ErrorCode, within_ms: int
+) -> None:
+    service = filled(messages=40)
+    member = Member(service, auto_commit=False)
+    member.poll()
+    service.refuses["FetchCommitted"] = code
+    asked = member.core.ask_committed(service.runner.now + 2_000)
+    service.run(within_ms)
+    assert asked.done and asked.error is not None and asked.error.code is code
+
+
+def test_a_coordinator_that_is_found_late_is_waited_for_and_said_when_it_takes_too_long() -> None:
+    service = filled(messages=40)
+    member = Member(service)
+    service.refuses["FindCoordinator"] = ErrorCode.COORDINATOR_NOT_READY
+    member.poll()
+    service.run(20_000)
+    member.core.raise_if_unreachable(service.runner.now)
+    service.run(30_000)
+    with pytest.raises(errors.CoordinatorNotReady):
+        member.core.raise_if_unreachable(service.runner.now)
+    service.refuses.clear()
+    member.poll_until(lambda: len(member.owned) == 4)
+    service.refuses["Heartbeat"] = ErrorCode.COORDINATOR_NOT_READY
+    service.run(40_000)
+    assert member.owned == [0, 1, 2, 3]
+    member.core.raise_if_unreachable(service.runner.now)
+
+
+@pytest.mark.parametrize("call", ["FindCoordinator", "Heartbeat", "FetchCommitted"])
+def test_a_member_that_is_refused_for_good_says_so_with_its_next_poll(call: str) -> None:
+    service = filled(messages=40)
+    member = Member(service)
+    service.refuses[call] = ErrorCode.FORBIDDEN
+    with pytest.raises(errors.Forbidden):
+        for _ in range(50):
+            member.poll()
+    assert member.owned == []
+
+
+def joined(service: Service, **settings: object) -> Member:
+    member = Member(service, auto_commit=False, **settings)
+    member.poll(count=4)
+    member.poll(count=1)
+    return member
+
+
+def test_a_commit_that_is_refused_for_now_is_sent_again_until_its_deadline() -> None:
+    service = filled(messages=20, partitions=1)
+    member = joined(service)
+    service.refuses["CommitOffsets"] = ErrorCode.COORDINATOR_NOT_READY
+    late = member.core.commit({("orders", 0): 2}, service.runner.now + 3_000)
+    behind = member.core.commit({("orders", 0): 4}, service.runner.now + 60_000)
+    service.run(2_500)
+    assert not late.done and not behind.done
+    service.run(1_000)
+    assert late.done and isinstance(late.error, errors.CoordinatorNotReady)
+    assert not behind.done
+    service.refuses.clear()
+    service.run(2_000)
+    assert (behind.done, behind.error, service.committed()) == (True, None, {0: 4})
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FORBIDDEN]
+)
+def test_a_commit_that_is_refused_for_good_ends_and_one_of_no_member_asks_at_once_what_it_is(
+    code: ErrorCode,
+) -> None:
+    service = filled(messages=20, partitions=1)
+    member = joined(service)
+    service.refuses["CommitOffsets"] = code
+    service.calls.clear()
+    commit = member.core.commit(None, service.runner.now + 3_000)
+    service.run(10)
+    assert commit.done and commit.error is not None and commit.error.code is code
+    beats = [call for call in service.calls if call.startswith("beat")]
+    assert len(beats) == (0 if code is ErrorCode.FORBIDDEN else 1)
+
+
+def test_a_close_is_over_in_time_though_no_coordinator_answers() -> None:
+    service = filled(messages=20, partitions=1)
+    member = joined(service)
+    service.refuses |= dict.fromkeys(("CommitOffsets", "Heartbeat"), ErrorCode.COORDINATOR_NOT_READY)
+    commit = member.core.commit(None, service.runner.now + 60_000)
+    began_ms = service.runner.now
+    member.core.begin_close(began_ms, finished=True)
+    service.run(4_900)
+    assert not member.core.gone
+    service.run(200)
+    assert member.core.gone
+    member.core.abandon()
+    assert commit.done and isinstance(commit.error, errors.Closed)
+
+
+def test_a_consumer_that_never_polled_closes_without_a_word() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service)
+    member.core.begin_close(service.runner.now, finished=True)
+    assert member.core.gone and service.calls == []
 
 
 def test_a_position_that_went_back_or_on_by_one_message_is_committed_by_itself() -> None:

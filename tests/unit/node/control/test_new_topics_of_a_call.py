@@ -12,8 +12,9 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.controller.new_topics import TOPICS_A_TURN
 from data_plane.metadata.port import Change, Compare, OutcomeUnknown, StoreUnavailable, TxnResult
 from data_plane.node.control.admin_calls import AdminCalls
-from data_plane.node.ports import Caller
+from data_plane.node.ports import Caller, CallFailed
 from penstock.contract.errors import ErrorCode
+from penstock.contract.limits import TOPICS_PER_CALL_MAX
 from penstock.contract.topic_settings import TopicSettings
 from tests.unit.controller.setup import Store
 from tests.unit.node.storage import CONFIG
@@ -76,6 +77,17 @@ def test_a_topic_that_is_there_in_a_later_generation_is_said_to_be_outdated() ->
     assert [one.outcome.ignored for one in answer.topics] == [True, False, False, False]
     assert [one.outcome.error for one in answer.topics] == [0, 0, ErrorCode.ALREADY_EXISTS, 0]
     assert [one.topic_id[-1] for one in answer.topics] == [1, 2, 3, 4]
+
+
+def test_a_call_takes_as_many_topics_as_the_limit_says_and_of_one_more_it_makes_none() -> None:
+    meta = Meta()
+    many = [wanted(1)] * TOPICS_PER_CALL_MAX
+    assert not create(meta, *many).outcome.error
+    meta = Meta()
+    with pytest.raises(CallFailed, match=f"topics: {TOPICS_PER_CALL_MAX + 1} in one call") as refused:
+        create(meta, *many, wanted(1))
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+    assert not meta.image.topics
 
 
 def test_a_transaction_that_may_be_applied_makes_no_topic_twice_and_refuses_none() -> None:

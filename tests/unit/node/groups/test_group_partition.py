@@ -171,9 +171,10 @@ def test_a_log_is_written_once_more_behind_all_that_is_written_and_begins_there_
             coordinating.hold(held)
             await coordinating.tick()
             assert coordinating.begins == [], "what is kept is not committed"
+        assert coordinating.stats.group_logs_shortened == 0
         coordinating.hold(end)
         await coordinating.tick()
-        assert coordinating.begins == [begin]
+        assert coordinating.begins == [begin] and coordinating.stats.group_logs_shortened == 1
         await asyncio.gather(*joins)
 
     coordinating.play(story)

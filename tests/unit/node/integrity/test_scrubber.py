@@ -9,6 +9,7 @@ import pytest
 
 from data_plane.contract import replication_pb2
 from data_plane.contract.admin_pb2 import DescribedDurability
+from data_plane.log.outcomes import DamagedRange
 from data_plane.metadata import broker_records
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import KeyValue
@@ -70,7 +71,7 @@ class Scrubbing:
         self.clock, self.stats = SimClock(self.loop), NodeStats()
         self.storage = Miniature()
         self.replica: Replica = led_beyond_commit(self.storage, clock=self.clock)
-        replicas = ReplicaSet()
+        self.replicas = replicas = ReplicaSet()
         replicas.add(self.replica)
         self.scrubber = Scrubber(
             CONFIG, image(), self.storage.disk, self, self.clock, self.stats, NOTHING, replicas,
@@ -303,6 +304,32 @@ def test_damage_that_is_read_back_is_named_and_the_rest_is_read_on(scrubbing: Sc
         )
     assert [one.first_offset for one in scrubbing.replica.log.damage] == [2]
     assert scrubbing.stats.scrub_damage == 1
+
+
+@pytest.mark.parametrize(
+    ("damaged", "leaves", "gives_up"), [(False, False, False), (True, False, True), (True, True, False)]
+)
+def test_damage_that_a_log_found_itself_gives_its_replica_up_once_it_is_not_busy_unless_that_has_left(
+    scrubbing: Scrubbing, damaged: bool, leaves: bool, gives_up: bool
+) -> None:
+    replica = scrubbing.replica
+    if damaged:
+        replica.log.scrub.found_damage(DamagedRange(4, 6, "read badly"))
+    replica.busy = True
+
+    async def story() -> None:
+        running = asyncio.create_task(scrubbing.scrubber.run())
+        await asyncio.sleep(3)
+        assert not replica.stopped, "its log is being changed"
+        if leaves:
+            scrubbing.replicas.remove(replica.where)
+        replica.no_longer_busy()
+        await asyncio.sleep(3)
+        running.cancel()
+        await asyncio.wait([running])
+
+    scrubbing.loop.run_until_complete(story())
+    assert replica.stopped is gives_up
 
 
 def test_what_was_read_back_is_due_again_after_a_period_and_what_never_was_comes_first(

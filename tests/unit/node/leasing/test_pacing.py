@@ -1,5 +1,7 @@
 """Shares of a tenant's produce rate: by what brokers lead below the feature level of leases, by demand from it on."""
 
+import pytest
+
 from data_plane.leases.holder import LeaseHolder
 from data_plane.leases.terms import LimitKey, Request, Terms, Wish
 from data_plane.metadata import model
@@ -104,6 +106,17 @@ def granted(holder: LeaseHolder, pacing: Pacing, amount: int, now_ms: float) -> 
     request = holder.request(pacing.wants(now_ms), now_ms)
     assert request is not None and holder.answered(request, {KEY: amount}, now_ms)
     pacing.take_shares(now_ms)
+
+
+@pytest.mark.parametrize("leaders", [(), (1,), (1, 1), (1, 2), (1, 2, 2), (1, 2, 2, -1)])
+def test_safe_shares_are_by_what_is_led_and_together_the_whole_limit(leaders: tuple[int, ...]) -> None:
+    store = Store()
+    store.topic(*(record(partition=number, leader=leader) for number, leader in enumerate(leaders)))
+    paced(store, 6_000)
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda key: 0)
+    shares = [pacing.safe_share(BrokerId(broker), KEY) for broker in (1, 2)]
+    led = [leaders.count(1), leaders.count(2)]
+    assert shares == ([6_000 * each // sum(led) for each in led] if leaders else [0, 0])
 
 
 def test_without_a_lease_there_is_the_floor_and_with_one_its_amount() -> None:

@@ -115,7 +115,7 @@ def test_a_record_takes_the_increments_that_there_is_space_for(rows: int, left: 
     delivered = DeliveredTally("")
     delivered.add(1, 10, True)
     increments.delivered(DeliveredKey(TENANT, TOPIC, "orders", 0, "", 5, 7), delivered)
-    increments.elapsed(ElapsedKey(TENANT, b"", "", 5, 7), connection_ms=1)
+    increments.elapsed(ElapsedKey(TENANT, b"", "", 5, 7, 0), connection_ms=1)
     requests = RequestTally(TENANT, FETCH)
     requests.count(0)
     increments.gather(requests, NOW_MS)

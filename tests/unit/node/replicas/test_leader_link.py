@@ -18,6 +18,7 @@ from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.medium import Medium
 from data_plane.testkit.rng import Chances, SimRng
+from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import Miniature
@@ -38,6 +39,8 @@ class Link:
     """A follower whose last batches are not known to be committed, and the wire to its leader."""
 
     loop: SimLoop = field(default_factory=lambda: SimLoop(1))
+    full: str = ""
+    stays_out: bool = False
 
     def __post_init__(self) -> None:
         self.clock, self.stats, self.wire = SimClock(self.loop), NodeStats(), Wire()
@@ -54,7 +57,8 @@ class Link:
         peer: Any = "leader"
         self.link = LeaderLink(
             OTHER, lambda: peer, lambda: 5, CONFIG, self, self.committer, self.clock, SimRng(1, Chances(1)),
-            stats=self.stats, trim=lambda replica, offset: None, full=lambda: "", stays_out=lambda: False,
+            stats=self.stats, trim=lambda replica, offset: None, full=lambda: self.full,
+            stays_out=lambda: self.stays_out,
         )  # fmt: skip
 
     async def connect(self, peer: Peer, method: str, timeout_ms: int) -> Connection:
@@ -192,3 +196,57 @@ def test_a_follower_gives_up_nothing_that_it_knows_to_be_committed(link: Link, a
     link.play(story)
     assert link.replica.stopped
     assert (link.replica.log.log_end_offset, link.replica.log.high_watermark) == (WRITTEN, COMMITTED)
+
+
+def test_what_becomes_durable_is_told_at_once_and_only_of_what_is_followed(link: Link) -> None:
+    async def story() -> None:
+        opened = await link.opened()
+        link.answer(opened)
+        await link.held()
+        link.push(opened, WRITTEN, COMMITTED)
+        await asyncio.sleep(_LATER_S)
+        link.storage.commit(raise_watermark=False)
+        link.link.became_durable(link.replica)
+        await asyncio.sleep(_LATER_S)
+        held = await link.held()
+        assert (held.written_end_offset, held.durable_end_offset) == (WRITTEN + 2, WRITTEN + 2)
+        link.link.leave(link.replica)
+        link.link.became_durable(link.replica)
+        await asyncio.sleep(_LATER_S)
+        sent = [unpack_frame(link.wire.sent.get_nowait())[0] for _ in range(link.wire.sent.qsize())]
+        assert sent == [FrameKind.REPLICA_CLOSE]
+
+    link.play(story)
+
+
+def test_a_refused_replica_is_opened_again_after_a_while_unless_it_has_left(link: Link) -> None:
+    pause_s = CONFIG.timings.reconnect_ms * 2 / 1_000
+
+    async def story() -> None:
+        link.answer(await link.opened(), error=ErrorCode.NOT_LEADER)
+        began_s = link.loop.time()
+        again = await link.opened()
+        assert link.loop.time() - began_s == pytest.approx(pause_s, abs=0.01)
+        link.answer(again, error=ErrorCode.NOT_LEADER)
+        await asyncio.sleep(pause_s / 2)
+        link.link.leave(link.replica)
+        await asyncio.sleep(2 * pause_s)
+        sent = [unpack_frame(link.wire.sent.get_nowait())[0] for _ in range(link.wire.sent.qsize())]
+        assert sent == [FrameKind.REPLICA_CLOSE]
+
+    link.play(story)
+
+
+def test_a_broker_that_has_changed_opens_all_again_with_what_it_is_now(link: Link) -> None:
+    async def story() -> None:
+        opened = await link.opened()
+        assert not opened.stays_out and not opened.no_room
+        link.answer(opened)
+        await link.held()
+        link.stays_out, link.full = True, "full"
+        link.link.open_again()
+        again = await link.opened()
+        assert again.stays_out and again.no_room
+        assert again.handle != opened.handle
+
+    link.play(story)

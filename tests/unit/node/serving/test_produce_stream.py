@@ -239,15 +239,18 @@ def frame_of(partition: int, size: int = 1) -> bytes:
 
 
 class Patient(Wire):
-    """The client goes once the broker has looked for what it sent."""
+    """The client goes once the broker has looked for what it sent; before that it sends `last`, if it has one."""
 
     def __init__(self, frame: bytes, taken: asyncio.Event) -> None:
         super().__init__(frame)
+        self.last: bytes | None = None
         self._taken = taken
 
     async def receive(self) -> bytes:
         if not self.frames:
             await self._taken.wait()
+            if self.last is not None:
+                self.frames, self.last = [self.last], None
         return await super().receive()
 
 
@@ -275,6 +278,34 @@ def test_what_the_rate_delayed_is_charged_to_its_tenant_when_it_is_taken() -> No
     asyncio.run(story())
     assert slow.refused == [1] and slow.passed_ms > began_ms
     assert fair._use.of(ACME, slow.passed_ms) == pytest.approx(slow.passed_ms - began_ms)
+
+
+class Failing(Slow):
+    """What lets delayed batches in has a mistake of ours."""
+
+    def find(self, where: TopicPartition) -> Replica | None:
+        self.has_begun.set()
+        raise KeyError("ours")
+
+
+def test_a_mistake_in_what_lets_delayed_batches_in_ends_the_stream_with_its_next_frame() -> None:
+    slow, pace = Failing(), Pace(1_000)
+    pace.enter(100 + int(pace.bytes_per_s), 0.0)
+
+    async def time_passes() -> None:
+        for _ in range(20):  # the batch comes, and waits
+            await asyncio.sleep(0)
+        slow.passed_ms = 2_000.0
+
+    async def story() -> None:
+        passing = asyncio.create_task(time_passes())
+        wire = Patient(frame_of(1, BATCH_HEADER_BYTES), slow.has_begun)
+        wire.last = pack_frame(FrameKind.PRODUCE, pb.ProduceHead(acks=-1).SerializeToString())
+        with pytest.raises(KeyError, match="ours"):
+            await stream_of(slow, wire, paces=GivenPaces(pace)).serve()
+        await passing
+
+    asyncio.run(story())
 
 
 class Working(Slow):

@@ -90,6 +90,9 @@ def test_what_waits_of_a_slowed_topic_delays_no_other_topic_of_the_stream() -> N
         await asyncio.sleep(3.5)
         assert sent.answers() == [0, 100, 1, 2, 3], "in the order they came, one each second"
         assert [result.throttled_ms // 1_000 for result in sent.stream._results] == [0, 0, 0, 1, 2]
+        assert sent.stream._results[1].slow_down_ms == 0, (
+            "nor does it ask the producer of another topic to wait"
+        )
         sent.end()
 
     run(story())
