@@ -182,7 +182,7 @@ class BrokerNode:
             replicas=replicas,
             log_directory=self.log_directory,
             booted=booted,
-            last_readings=self.usage.metering,
+            last_readings=self.usage.metering.deleted,
             clock_off_ms=lambda: self.control.seat.clock_off_ms,
             may_delete=self._may_delete,
             spawn=self._spawn,
@@ -237,7 +237,7 @@ class BrokerNode:
             budgets=self.budgets.of,
             storage_refusal=self.storage.refusal,
             fairness=self.fairness,
-            throttled=self.usage.metering.throttled,
+            throttled=self.usage.metering.clients.throttled,
             clock=clock,
             stats=self.stats,
         )

@@ -243,7 +243,9 @@ def test_a_key_that_is_revoked_ends_what_is_open_and_opens_nothing_more() -> Non
         key_id = next(iter(streams.node.view.image.keys))
         request = admin_pb2.RevokeKeyRequest(key_id=key_id)
         await streams.call(own_methods.REVOKE_KEY, request, internal=True)
-        await streams.until(lambda: streams.listeners() == 0 and not streams.node.usage.metering._tallies)
+        await streams.until(
+            lambda: streams.listeners() == 0 and not streams.node.usage.metering.clients._tallies
+        )
         with pytest.raises(CallFailed) as refused:
             await listed(streams, END)
         assert refused.value.code == ErrorCode.UNAUTHENTICATED

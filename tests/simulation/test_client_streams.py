@@ -78,7 +78,7 @@ class Streams:
         """(answered, of those by our fault) of the ended streams of all minutes."""
         found = [
             sums
-            for key, sums in self.node.usage.metering.increments._requests.items()
+            for key, sums in self.node.usage.metering.clients.increments._requests.items()
             if key.operation == operation
         ]
         return sum(one.valid for one in found), sum(one.bad for one in found)
@@ -86,21 +86,21 @@ class Streams:
     def delivered(self) -> dict[str, tuple[int, int]]:
         """By group: messages and bytes that consumers have taken."""
         found: dict[str, tuple[int, int]] = {}
-        self.node.usage.metering._gather_delivered()
-        for key, (messages, size, *_) in self.node.usage.metering.increments._delivered.items():
+        self.node.usage.metering.clients._gather_delivered()
+        for key, (messages, size, *_) in self.node.usage.metering.clients.increments._delivered.items():
             before = found.get(key.group, (0, 0))
             found[key.group] = (before[0] + messages, before[1] + size)
         return found
 
     def in_other_zones(self) -> dict[str, tuple[int, int]]:
         """As `delivered`, of what left the broker's zone."""
-        rows = self.node.usage.metering.increments._delivered
+        rows = self.node.usage.metering.clients.increments._delivered
         return {key.group: (row[2], row[3]) for key, row in rows.items()}
 
     def throttled(self) -> dict[str, int]:
         """By topic (empty: of none): for how many ms a rate delayed what came or went."""
         found: dict[str, int] = {}
-        for key, (_, throttled_ms, _) in self.node.usage.metering.increments._elapsed.items():
+        for key, (_, throttled_ms, _) in self.node.usage.metering.clients.increments._elapsed.items():
             if throttled_ms:
                 found[key.topic] = found.get(key.topic, 0) + throttled_ms
         return found
@@ -266,7 +266,7 @@ def test_a_stream_that_overdraws_its_credit_is_ended_and_the_next_one_begins_wit
 def test_requests_of_two_streams_add_up_and_are_counted_once_when_each_ends() -> None:
     async def story(streams: Streams) -> None:
         first, second = await streams.producing(), await streams.producing()
-        tallies = streams.node.usage.metering._tallies
+        tallies = streams.node.usage.metering.clients._tallies
         assert len(tallies) == 2
         await first.send(BATCH, BATCH, BATCH)
         await second.send(BATCH)

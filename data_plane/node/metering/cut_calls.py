@@ -450,7 +450,7 @@ class CutCalls:
                 where = TopicPartition(TopicId(partition.topic_id), partition.partition)
                 response.partitions.append(failed_part(where, ErrorCode.LEADER_NOT_READY, "not read in time"))
         if wanted.deleted:
-            response.partitions.extend(self._metering.still_waiting(TenantId(wanted.tenant)))
+            response.partitions.extend(self._metering.deleted.still_waiting(TenantId(wanted.tenant)))
             response.partitions.extend(self._not_retired(TenantId(wanted.tenant)))
         return response
 

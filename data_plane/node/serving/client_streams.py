@@ -5,7 +5,7 @@ from collections.abc import Callable
 from data_plane.node.admission.gate import Gate
 from data_plane.node.environment import Environment
 from data_plane.node.log_directory.disk_space import DiskSpace
-from data_plane.node.metering.metering import Metering
+from data_plane.node.metering.client_use import ClientUse
 from data_plane.node.ports import Caller, Connection
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica_set import ReplicaSet
@@ -27,7 +27,7 @@ class ClientStreams:
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
-        metering: Metering,
+        client_use: ClientUse,
         writing: Callable[[], bool],
         reading: Callable[[], bool],
     ) -> None:
@@ -38,7 +38,7 @@ class ClientStreams:
         self._replicas = replicas
         self._disk_space = disk_space
         self._committer = committer
-        self._metering = metering
+        self._client_use = client_use
         self._writing = writing
         self._reading = reading
         self._consumers: dict[ConsumeStream, None] = {}
@@ -50,7 +50,7 @@ class ClientStreams:
 
     async def produce(self, caller: Caller, connection: Connection) -> None:
         principal = self._gate.admit(caller)
-        tally = self._metering.tally(principal.tenant, PRODUCE)
+        tally = self._client_use.tally(principal.tenant, PRODUCE)
         stream = ProduceStream(
             self._environment,
             connection,
@@ -66,11 +66,11 @@ class ClientStreams:
         try:
             await self._gate.during(principal, stream.serve())
         finally:
-            self._metering.drop(tally)
+            self._client_use.drop(tally)
 
     async def consume(self, caller: Caller, connection: Connection) -> None:
         principal = self._gate.admit(caller)
-        tally = self._metering.tally(principal.tenant, FETCH)
+        tally = self._client_use.tally(principal.tenant, FETCH)
         stream = ConsumeStream(
             self._environment,
             connection,
@@ -79,7 +79,7 @@ class ClientStreams:
             find=self._replicas.find,
             confident=self._reading,
             allowance=self._allowances.to_consume(principal),
-            metering=self._metering,
+            client_use=self._client_use,
             tally=tally,
         )
         self._consumers[stream] = None
@@ -87,4 +87,4 @@ class ClientStreams:
             await self._gate.during(principal, stream.serve())
         finally:
             del self._consumers[stream]
-            self._metering.drop(tally)
+            self._client_use.drop(tally)

@@ -14,7 +14,7 @@ from data_plane.metering.increments import DeliveredTally, RequestTally
 from data_plane.node.admission.gate import Gate
 from data_plane.node.environment import Environment
 from data_plane.node.frame_heads import read_head, require_few, require_read
-from data_plane.node.metering.metering import Metering
+from data_plane.node.metering.client_use import ClientUse
 from data_plane.node.ports import Connection
 from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.reading_rights import (
@@ -71,7 +71,7 @@ class ConsumeStream:
         find: Callable[[TopicPartition], Replica | None],
         confident: Callable[[], bool],
         allowance: Allowance,
-        metering: Metering,
+        client_use: ClientUse,
         tally: RequestTally,
     ) -> None:
         self._disk = environment.disk
@@ -84,7 +84,7 @@ class ConsumeStream:
         self._find = find
         self._confident = confident
         self._allowance = allowance
-        self._metering = metering
+        self._client_use = client_use
         self._tally = tally
         self._requests = allowance.requests
         self._budgets = allowance.budgets
@@ -194,7 +194,7 @@ class ConsumeStream:
             messages, size = opened.pushed.returned(credit.credit_bytes)
             if size:
                 if opened.taken.add(messages, size, self._in_own_zone):
-                    self._metering.delivered(opened.replica, self._principal.number, opened.taken)
+                    self._client_use.delivered(opened.replica, self._principal.number, opened.taken)
                 if self._budgets.any and opened.replica.topic.metered:
                     self._budgets.delivered(opened.replica.topic.name, messages, size)
             opened.credit = min(opened.credit + credit.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)

@@ -54,7 +54,7 @@ class Serving:
             replicas=replicas,
             disk_space=disk_space,
             committer=committer,
-            metering=metering,
+            client_use=metering.clients,
             writing=writing,
             reading=reading,
         )
@@ -77,7 +77,7 @@ class Serving:
             gate,
             store,
             replicas.find,
-            metering.count_call,
+            metering.clients.count_call,
             fairness,
             requests=requests,
             begin_turn=begin_turn,

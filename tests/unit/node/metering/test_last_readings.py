@@ -30,7 +30,7 @@ def bury(metered: Metered, gone: list[Replica]) -> None:
     """As `Removal` does."""
     metered.replicas.remove(metered.replica.where)
     metered.replica.retire("the topic was deleted")
-    assert metered.metering.hold(metered.replica, gone.append)
+    assert metered.metering.deleted.hold(metered.replica, gone.append)
 
 
 def final_reading(metered: Metered) -> tuple[int, int]:
@@ -73,7 +73,7 @@ def test_a_replica_of_a_topic_that_is_deleted_while_its_broker_stops_waits_for_t
     gone: list[Replica] = []
     bury(metered, gone)
     assert metered.round_after(60_000) == []
-    assert gone == [] and metered.metering.waiting_replicas() == [metered.replica]
+    assert gone == [] and metered.metering.deleted.waiting_replicas() == [metered.replica]
 
 
 def test_a_topic_that_was_deleted_and_whose_broker_lost_power_is_read_at_its_next_start() -> None:

@@ -69,4 +69,4 @@ def test_only_time_makes_the_next_reading_due_unless_something_happened(metered:
         replica.sealed_offset = replica.log.usage.sealed_end_offset - 1
     elif why == "a loss":
         replica.metered_generation = replica.log.usage.log_generation - 1
-    assert metered.metering._is_early(replica, clock.monotonic_ms(), 0) == (why == "nothing")
+    assert metered.metering.readings.is_early(replica, clock.monotonic_ms(), 0) == (why == "nothing")

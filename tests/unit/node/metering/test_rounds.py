@@ -94,13 +94,13 @@ def test_a_partition_that_is_written_to_all_the_time_is_put_aside_between_its_re
     metered: Metered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[float] = []
-    is_early = metered.metering._is_early
+    is_early = metered.metering.readings.is_early
 
     def look(replica: Replica, now_ms: float, minute: int) -> bool:
         looked.append(now_ms)
         return is_early(replica, now_ms, minute)
 
-    monkeypatch.setattr(metered.metering, "_is_early", look)
+    monkeypatch.setattr(metered.metering.readings, "is_early", look)
     read = metered.round_after(0)
     for _ in range(40):
         metered.produce()
@@ -191,7 +191,7 @@ def test_a_reading_that_is_wanted_while_a_round_writes_is_made_in_the_next_one(
 ) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     metered.produce()
-    is_early = metered.metering._is_early
+    is_early = metered.metering.readings.is_early
 
     def look_and_hurry(replica: Replica, now_ms: float, minute: int) -> bool:
         """As when a caller asks right after the partition's turn."""
@@ -200,7 +200,7 @@ def test_a_reading_that_is_wanted_while_a_round_writes_is_made_in_the_next_one(
         return early
 
     with monkeypatch.context() as busy:
-        busy.setattr(metered.metering, "_is_early", look_and_hurry)
+        busy.setattr(metered.metering.readings, "is_early", look_and_hurry)
         assert metered.round_after(1_000) == []
     assert metered.round_after(1_000) == [("PERIODIC", 1)]
     metered.produce()
@@ -252,11 +252,11 @@ def test_time_of_connections_and_of_delays_is_written_with_the_next_increments()
     with made.usage:
         made.round_after(0)
         time.begin(TENANT, 5, "c", 0)
-        made.metering.throttled(TENANT, 5, 40)
-        made.metering.throttled(TENANT, 5, 0)
-        made.metering.throttled(TENANT, 5, 2, made.replica.topic)
-        made.metering.throttled(OTHER, 6, 3, made.replica.topic)
-        made.metering.throttled(SYSTEM_TENANT, 1, 9)
+        made.metering.clients.throttled(TENANT, 5, 40)
+        made.metering.clients.throttled(TENANT, 5, 0)
+        made.metering.clients.throttled(TENANT, 5, 2, made.replica.topic)
+        made.metering.clients.throttled(OTHER, 6, 3, made.replica.topic)
+        made.metering.clients.throttled(SYSTEM_TENANT, 1, 9)
         for _ in range(10):
             made.round_after(1_000)
     told = [
@@ -279,9 +279,9 @@ def test_each_second_of_a_partition_without_a_leader_is_told_by_partition_and_fa
     topic = made.replica.topic
     with made.usage:
         made.round_after(0)
-        made.metering._not_served(topic, 2, 3)
-        made.metering._not_served(topic, 1, 1)
-        made.metering._not_served(replace(topic, tenant=SYSTEM_TENANT), 0, 9)
+        made.metering.clients.not_served(topic, 2, 3)
+        made.metering.clients.not_served(topic, 1, 1)
+        made.metering.clients.not_served(replace(topic, tenant=SYSTEM_TENANT), 0, 9)
         for _ in range(10):
             made.round_after(1_000)
     elapsed = [one for record in made.usage.records for one in record.elapsed]

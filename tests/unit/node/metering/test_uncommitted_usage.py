@@ -58,7 +58,7 @@ def test_a_reading_is_made_when_it_is_due_and_told_when_it_is_committed(lagging:
 def test_a_partition_is_put_aside_though_nothing_of_it_is_committed(lagging: Lagging) -> None:
     lagging.round_after(0)
     lagging.write()
-    assert lagging.metering._is_early(lagging.replica, lagging.clock.monotonic_ms(), 0)
+    assert lagging.metering.readings.is_early(lagging.replica, lagging.clock.monotonic_ms(), 0)
     assert lagging.round_after(1_000) == [] and lagging.looks_at == 1
     assert lagging.round_after(1_000) == [] and lagging.looks_at == 1, "it does not rest"
 

@@ -33,5 +33,5 @@ def test_a_broker_that_meters_reads_writes_and_looks_for_what_is_not_served(mete
     names = [task.__qualname__ for task in tasks]
     for task in tasks:
         task.close()
-    every = ["UsageTopic.run", "Metering.run", "Metering.run_finals", "Metering.run_unserved"]
+    every = ["UsageTopic.run", "Metering.run", "DeletedReplicas.run", "Metering.run_unserved"]
     assert names == (every if meters else [])

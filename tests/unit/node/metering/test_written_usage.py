@@ -130,7 +130,7 @@ def test_a_record_takes_the_increments_that_there_is_space_for(rows: int, left: 
 def test_a_clean_stop_writes_the_end_of_the_boot_once_and_nothing_after_it(takes_records: bool) -> None:
     with Usage(Still(), takes_records=takes_records) as usage:
         metering_here = metering_of(usage, Still())
-        tally = metering_here.tally(TENANT, FETCH)
+        tally = metering_here.clients.tally(TENANT, FETCH)
         tally.count(0)
         for _ in range(2):
             usage.run(metering_here.finish())
@@ -182,7 +182,7 @@ def read_loss(
 
     async def story() -> bool:
         asyncio.get_running_loop().call_soon(beside)
-        return await metering_of(Usage(Still()), Still())._read_loss(replica, draft)
+        return await metering_of(Usage(Still()), Still()).readings.read_loss(replica, draft)
 
     read = asyncio.run(story())
     return read, [(due.mark.end_offset, due.kind) for _, _, due in draft.read]

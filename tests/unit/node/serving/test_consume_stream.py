@@ -93,7 +93,7 @@ def stream_of(
         find=find,
         confident=lambda: True,
         allowance=allowance or allowances(clock, stats).to_consume(PRINCIPAL),
-        metering=cast(Any, None),
+        client_use=cast(Any, None),
         tally=RequestTally(ACME, FETCH),
     )
 

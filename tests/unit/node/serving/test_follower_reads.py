@@ -68,7 +68,7 @@ class Reader:
             find=lambda where: replica,
             confident=lambda: True,
             allowance=allowance(clock, self.stats),
-            metering=anything,
+            client_use=anything,
             tally=RequestTally(ACME, FETCH),
         )
 

@@ -152,7 +152,7 @@ class Broker:
             find=self._find,
             confident=lambda: True,
             allowance=given,
-            metering=cast(Any, None),
+            client_use=cast(Any, None),
             tally=RequestTally(ACME, FETCH),
         ).serve()
 
