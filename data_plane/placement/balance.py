@@ -13,7 +13,9 @@ that it ends, and plans one after the other end too:
    that share a zone or host without need go first. Never is a copy put closer to the others, or out of its cell.
 2. Leaders: the order of a partition's replicas changes, which copies nothing.
 
-A partition changes one replica at most. The partitions of each cell are evened out over its brokers alone.
+A partition changes one replica at most. The partitions of each cell are evened out over its brokers alone. A plan has
+a bound of moves, and a step is in it as a whole or not at all: half of an exchange or of a chain of leaderships could
+leave a broker with more than it had.
 """
 
 from bisect import bisect_left, insort
@@ -72,7 +74,7 @@ class Balanced:
 
 def skew_of(partitions: Sequence[PlacedPartition], brokers: Sequence[BrokerView]) -> Skew:
     """As the partitions are placed now, over active brokers."""
-    state = _State(partitions, [b.id for b in brokers if b.state == ACTIVE])
+    state = _State(partitions, [b.id for b in brokers if b.state == ACTIVE], 0)
     return _skew(state.sums)
 
 
@@ -106,24 +108,27 @@ def rebalance(
     nothing and take nothing: a drain empties them."""
     active = sorted(b.id for b in brokers if b.state == ACTIVE)
     where = locations(brokers)
-    state = _State(sorted(partitions, key=lambda p: (p.topic_id, p.partition)), active)
+    state = _State(sorted(partitions, key=lambda p: (p.topic_id, p.partition)), active, moves_max)
     before = _skew(state.sums)
     cells = dict.fromkeys(partition.within for partition in state.partitions)
     for cell in sorted(cells, key=lambda cell: (cell is None, cell or ())):
         members = [number for number in active if cell is None or number in cell]
         if len(members) > 1:
-            evening = _Evening(state, members, cell, where, moves_max)
+            evening = _Evening(state, members, cell, where)
             if not leaders_only:
                 evening.spread()
             evening.even_out(leaders_only=leaders_only)
-    return Balanced(moves=tuple(islice(state.moves(), moves_max)), before=before, after=_skew(state.sums))
+    return Balanced(moves=tuple(state.moves()), before=before, after=_skew(state.sums))
 
 
 class _State:
     """Where every copy is, and what each active broker has of each thing."""
 
-    def __init__(self, partitions: Sequence[PlacedPartition], active: Sequence[int]) -> None:
+    def __init__(self, partitions: Sequence[PlacedPartition], active: Sequence[int], moves_max: int) -> None:
         self.partitions = partitions
+        self._moves_max = moves_max
+        self._changed: set[int] = set()
+        """Partitions that were changed, though some may be as they were again."""
         self.replicas = [list(partition.replicas) for partition in partitions]
         self.moved: dict[int, tuple[int, int]] = {}
         """By partition its source and destination."""
@@ -144,6 +149,14 @@ class _State:
         if sums is not None:
             sums[LEADERS] += sign
             sums[BYTES_PER_S] += sign * self.partitions[index].bytes_per_s
+
+    def takes(self, indices: Iterable[int]) -> bool:
+        """Note that all of these partitions change; False: they are more than the bound leaves, and none may."""
+        changed = self._changed.union(indices)
+        if len(changed) > self._moves_max:
+            return False
+        self._changed = changed
+        return True
 
     def replace(self, index: int, source: int, destination: int) -> None:
         """`destination` takes the place of `source`."""
@@ -187,12 +200,10 @@ class _Evening:
         members: Sequence[int],
         cell: tuple[int, ...] | None,
         where: Mapping[int, Location],
-        moves_max: int,
     ) -> None:
         self._state = state
         self._members = members
         self._where = where
-        self._moves_max = moves_max
         self._sums = {number: state.sums[number] for number in members}
         mine = [index for index, p in enumerate(state.partitions) if p.within == cell]
         self._mine = mine
@@ -217,8 +228,6 @@ class _Evening:
     def spread(self) -> None:
         """Move copies that are closer to each other than they have to be; of equals to the emptier broker."""
         for index in self._mine:
-            if len(self._state.moved) >= self._moves_max:
-                return
             stored = self._state.replicas[index]
             copies = Copies(self._where, stored)
             if not any(copies.around(number) > Crowd(1, 1) for number in stored):
@@ -238,7 +247,8 @@ class _Evening:
             ]
             if ways:
                 _, _, position, destination = max(ways)  # of equals a copy that is not preferred as leader
-                self._carry_out([(index, stored[position], -destination)])
+                if not self._carry_out([(index, stored[position], -destination)]):
+                    return
 
     # -- what evens out --------------------------------------------------------------------------------------
 
@@ -247,11 +257,10 @@ class _Evening:
         means = self._means()
         if not any(self._uneven(thing, means, TRIGGER_PERCENT) for thing in range(4)):
             return
-        steps = 0
-        while not leaders_only and len(self._state.moved) < self._moves_max and self._move_a_replica(means):
+        while not leaders_only and self._move_a_replica(means):
             pass
-        while steps < self._moves_max and (led := self._move_a_leader(means) or self._pass_leaders_on(means)):
-            steps += led
+        while self._move_a_leader(means) or self._pass_leaders_on(means):
+            pass
 
     def _uneven(self, thing: int, means: _Values, percent: float) -> bool:
         return any(_distance(thing, sums[thing], means[thing]) > percent for sums in self._sums.values())
@@ -277,8 +286,7 @@ class _Evening:
                         break
                     found = self._best_between(source, destination, thing, means)
                     if found:
-                        self._carry_out(found)
-                        return True
+                        return self._carry_out(found)
         return False
 
     def _best_between(
@@ -335,7 +343,10 @@ class _Evening:
             if means[thing]
         )
 
-    def _carry_out(self, way: Sequence[tuple[int, int, int]]) -> None:
+    def _carry_out(self, way: Sequence[tuple[int, int, int]]) -> bool:
+        """False: it does not fit into the plan."""
+        if not self._state.takes(index for index, _, _ in way):
+            return False
         for index, source, destination in way:
             partition, led = self._state.partitions[index], self._state.replicas[index][0] == source
             self._state.replace(index, source, destination)
@@ -345,11 +356,10 @@ class _Evening:
             if led:
                 self._led[source].remove((partition.bytes_per_s, index))
                 insort(self._led[destination], (partition.bytes_per_s, index))
+        return True
 
-    def _move_a_leader(self, means: _Values) -> int:
-        """The leadership whose change evens out most, of a broker that leads too much; or two that change places.
-        Returns how many were changed.
-        """
+    def _move_a_leader(self, means: _Values) -> bool:
+        """The leadership whose change evens out most, of a broker that leads too much; or two that change places."""
         for thing in (LEADERS, BYTES_PER_S):
             fullest, emptiest = self._extremes(thing, means)
             for source in fullest:
@@ -360,10 +370,9 @@ class _Evening:
                     gain = self._gain_of_leaders(way, means)
                     if gain > _BETTER and (best is None or (-gain, number) < best[:2]):
                         best = (-gain, number, way)
-                if best is not None:
-                    self._lead(best[2])
-                    return len(best[2])
-        return 0
+                if best is not None and self._lead(best[2]):
+                    return True
+        return False
 
     def _ways_of_leaders(self, source: int, others: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
         """(partition, leader, next leader) of one that goes, and of one that comes back for it."""
@@ -385,20 +394,18 @@ class _Evening:
             if holder in self._state.replicas[index]:
                 yield index
 
-    def _pass_leaders_on(self, means: _Values) -> int:
+    def _pass_leaders_on(self, means: _Values) -> bool:
         """Where two brokers alone cannot help each other and the bound is passed: a chain, in which each broker takes
-        a leadership of the one before and gives another one on, if need be back to the first. Returns
-        how many were changed.
+        a leadership of the one before and gives another one on, if need be back to the first.
         """
         for thing in (LEADERS, BYTES_PER_S):
             if self._uneven(thing, means, TRIGGER_PERCENT):
                 fullest, _ = self._extremes(thing, means)
                 for source in fullest[:_CHAINS_FROM]:
                     chain = self._best_chain(source, means)
-                    if chain:
-                        self._lead(chain)
-                        return len(chain)
-        return 0
+                    if chain and self._lead(chain):
+                        return True
+        return False
 
     def _best_chain(self, source: int, means: _Values) -> list[tuple[int, int, int]]:
         best: tuple[float, list[tuple[int, int, int]]] = (_BETTER, [])
@@ -445,12 +452,16 @@ class _Evening:
             self._state.prefer(index, leader)
         return before - after
 
-    def _lead(self, way: Sequence[tuple[int, int, int]]) -> None:
+    def _lead(self, way: Sequence[tuple[int, int, int]]) -> bool:
+        """False: it does not fit into the plan."""
+        if not self._state.takes(index for index, _, _ in way):
+            return False
         for index, source, leader in way:
             load = self._state.partitions[index].bytes_per_s
             self._state.prefer(index, leader)
             self._led[source].remove((load, index))
             insort(self._led[leader], (load, index))
+        return True
 
 
 def _around(listed: Sequence[tuple[int, int]], wanted: float) -> Iterator[int]:

@@ -198,5 +198,68 @@ def test_leaderships_are_passed_on_where_no_two_brokers_can_help_each_other() ->
     assert max(after.leaders, after.bytes_per_s) <= TRIGGER_PERCENT
 
 
+@given(
+    st.integers(3, 8),
+    st.lists(st.permutations(range(8)), min_size=4, max_size=40),
+    st.integers(1, 3),
+    st.integers(0, 12),
+    st.booleans(),
+    st.data(),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_plan_of_few_moves_is_all_of_the_ways_that_it_begins(
+    count: int,
+    orders: list[list[int]],
+    replication: int,
+    moves_max: int,
+    leaders_only: bool,
+    data: st.DataObject,
+) -> None:
+    """Half of an exchange or of a chain would leave a broker with more than it had."""
+    loads = data.draw(st.lists(st.integers(1, 1_000), min_size=1, max_size=14))
+    brokers = views(count)
+    held = weighed(
+        [tuple(brokers[n].id for n in order if n < count)[:replication] for order in orders], loads, loads
+    )
+    found = rebalance(held, brokers, moves_max, leaders_only=leaders_only)
+    assert len(found.moves) <= moves_max
+    assert all(sorted(move.target) == sorted(set(move.target)) for move in found.moves)
+    assert found.after == skew_after(held, brokers, found.moves), "what it says is what it does"
+    assert weight(carried_out(held, found.moves), brokers) <= weight(held, brokers) + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("replicas", "loads"),
+    [
+        (((1, 2), (1, 2), (2, 1), (2, 1)), (100, 30, 80, 10)),
+        (((1, 2), (2, 3), (3, 1), (1,), (2,), (3,)), (100, 90, 80, 70, 50, 60)),
+    ],
+    ids=["two leaderships change places", "three are passed on in a circle"],
+)
+def test_leaderships_that_change_together_are_not_begun_where_one_does_not_fit(
+    replicas: tuple[tuple[int, ...], ...], loads: tuple[int, ...]
+) -> None:
+    brokers = views(len({number for row in replicas for number in row}))
+    held = weighed(replicas, [1], loads)
+    together = len(brokers)
+    assert len(rebalance(held, brokers, together, leaders_only=True).moves) == together
+    for fewer in range(together):
+        found = rebalance(held, brokers, fewer, leaders_only=True)
+        assert skew_of(carried_out(held, found.moves), brokers) == found.before, f"{fewer} moves at most"
+
+
+def weight(partitions: Sequence[PlacedPartition], brokers: Sequence[BrokerView]) -> float:
+    """What evening out makes less: the sum of squares of each broker's part of each thing."""
+    parts = {broker.id: [0, 0, 0, 0] for broker in brokers}
+    for partition in partitions:
+        for number in partition.replicas:
+            parts[number][0] += 1
+            parts[number][1] += partition.log_bytes
+        parts[partition.replicas[0]][2] += 1
+        parts[partition.replicas[0]][3] += partition.bytes_per_s
+    means = [sum(part[thing] for part in parts.values()) / len(parts) for thing in range(4)]
+    return sum((part[thing] / means[thing]) ** 2 for part in parts.values() for thing in range(4))
+
+
 def measured(replicas: tuple[int, ...], where: Mapping[int, Location]) -> tuple[int, int]:
     return unevenness(replicas, [where[n].zone for n in replicas], [where[n].host for n in replicas])
