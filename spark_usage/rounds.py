@@ -45,6 +45,7 @@ from spark_usage.orderly import NewReadings
 from spark_usage.readings import PARTITION, POINT, Folded
 from spark_usage.records_read import BronzeSource, GivenSource, Source
 from spark_usage.repeats import came_again
+from spark_usage.round_frames import Decoded, PartitionFrames
 from spark_usage.session import suit
 from spark_usage.states import Base, Irregular, find_base, find_ground
 from spark_usage.windowed import Progress, Windowed, added, names_of
@@ -111,7 +112,7 @@ def fold(
     return Round(
         offsets=ends,
         records=work.records,
-        runs={one.name: runs[one.name] for one in datasets.ALL},
+        runs={dataset.name: runs[dataset.name] for dataset in datasets.ALL},
         recomputed=recomputed,
         seconds=time.monotonic() - began,
         rejected=runs["rejected"].rows,
@@ -120,7 +121,9 @@ def fold(
 
 
 def forget_old_runs(catalog: Catalog, expired: int) -> None:
-    """Of all data sets; none while bronze has expired (`expired` of its files) onto a ground that nothing names now."""
+    """Remove old runs of all data sets; none while bronze has expired (`expired` of its files) onto a ground that
+    nothing names now.
+    """
     if expired and not catalog.pinned():
         log.warning("no old run is removed: ground.json is not there; restore it from a backup")
         return
@@ -151,7 +154,7 @@ class _Fold(Windowed):
         self._counted = there
         self.records = before["records"] + there.records
         self.holes = evidence.joined(
-            [(at, first, count) for at, first, count in before["holes"]] + there.holes
+            [(partition, first, count) for partition, first, count in before["holes"]] + there.holes
         )
         self._read_until = max(before["read_until"], there.read_until)
         made_from = inputs_of(ends, self.records, self.holes, self._read_until)
@@ -170,54 +173,76 @@ class _Fold(Windowed):
     def compute(self) -> dict[str, Run]:
         """Fold, check and publish all data sets. Raises `CheckFailed`, and `Irregular` when it began from a base."""
         staging = self.catalog.staging(datasets.READING)
-        facts = self._keep(runs.condense(self._source, self._begins, staging))
-        news = news_of(facts)
-        suit(self.spark, news.facts)
         boots = self._before(datasets.BOOT)
-        records = self._keep(self._with_copies(facts, boots))
-        logs = self._keep(self._before(datasets.LOG))
-        new = orderly.without_runs(facts, staging)
-        if news.runs:
-            new = orderly.with_runs(facts, staging, logs, self._keep)
-        touched = self._keep(states.go_on(new.apart, logs))
-        late = self._earlier(touched.where("known AND NOT goes_on"))
-        bases = self._keep(logs.join(touched.where("goes_on"), list(PARTITION), "left_semi"))
-        now = self._side(new.apart.unionByName(late) if late is not None else new.apart, bases, new.lasts)
-        then = None if late is None else self._side(late)
-        kept = self._keeping(self._with_points(facts, news))
-        none = facts.limit(0)
-        delivered = silver.counted_once(facts if news.delivered else none, records, "delivered")
-        requests = silver.counted_once(facts if news.requests else none, records, "requests")
-        elapsed = silver.counted_once(facts if news.elapsed else none, records, "elapsed")
-        seals, seal_conflicts = evidence.seals(facts if news.seals else none)
-        seals, seal_conflicts, kept_seals = self._seals(seals, seal_conflicts)
+        decoded = self._decode(staging, boots)
+        partitions = self._read_partitions(decoded, staging)
+        kept = self._keeping(self._with_points(decoded))
+        new_seals, seal_conflicts = evidence.seals(
+            decoded.facts if decoded.news.seals else decoded.facts.limit(0)
+        )
+        seals, seal_conflicts, kept_seals = self._seals(new_seals, seal_conflicts)
 
-        self._write_rejected(facts, news, records, now, then, seal_conflicts)
+        self._write_rejected(decoded, partitions, seal_conflicts)
         issues = [dict(zip(evidence.HOLES.names, hole, strict=True)) for hole in self.holes]
-        ranges = self._keep(silver.boots(records, boots))
+        ranges = self._keep(silver.boots(decoded.records, boots))
         self._write(datasets.WAIVED, silver.waived(ranges))
         self._write(
             datasets.COVERAGE_ISSUE,
             # As Arrow: rows of Python would go through a Python worker.
             self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
-        self._write_usage(new, now, then, bases, kept, delivered, requests, elapsed)
-        self._write_service_levels(requests)
+        self._write_usage(decoded, partitions, kept)
+        self._write_service_levels(decoded.requests)
         self._write(datasets.SEAL, seals, carried=kept_seals)
         self._write_chain()
-        self._write_cuts(new, news, touched, now, logs)
-        self._write_states(new, touched, now, kept, logs, ranges)
+        self._write_cuts(decoded.news, partitions)
+        self._write_states(partitions, kept, ranges)
         return self._runs
 
     # -- what is new ---------------------------------------------------------------------------------------
 
-    def _with_points(self, facts: DataFrame, news: News) -> DataFrame:
+    def _decode(self, staging: Path, boots: DataFrame) -> Decoded:
+        """Decode what is new. Long runs of readings are condensed into files of `staging`."""
+        facts = self._keep(runs.condense(self._source, self._begins, staging))
+        news = news_of(facts)
+        suit(self.spark, news.facts)
+        records = self._keep(self._with_copies(facts, boots))
+        none = facts.limit(0)
+        return Decoded(
+            facts=facts,
+            news=news,
+            records=records,
+            delivered=silver.counted_once(facts if news.delivered else none, records, "delivered"),
+            requests=silver.counted_once(facts if news.requests else none, records, "requests"),
+            elapsed=silver.counted_once(facts if news.elapsed else none, records, "elapsed"),
+        )
+
+    def _read_partitions(self, decoded: Decoded, staging: Path) -> PartitionFrames:
+        """Fold new readings, after the states of logs that go on, or with all earlier readings of the others."""
+        logs = self._keep(self._before(datasets.LOG))
+        new = orderly.without_runs(decoded.facts, staging)
+        if decoded.news.runs:
+            new = orderly.with_runs(decoded.facts, staging, logs, self._keep)
+        touched = self._keep(states.go_on(new.apart, logs))
+        late = self._earlier(touched.where("known AND NOT goes_on"))
+        bases = self._keep(logs.join(touched.where("goes_on"), list(PARTITION), "left_semi"))
+        return PartitionFrames(
+            new=new,
+            logs=logs,
+            touched=touched,
+            bases=bases,
+            now=self._side(new.apart.unionByName(late) if late is not None else new.apart, bases, new.lasts),
+            then=None if late is None else self._side(late),
+        )
+
+    def _with_points(self, decoded: Decoded) -> DataFrame:
         """New readings of brokers that count what leaderships keep."""
-        counted = facts.where("kind IN ('reading', 'kept')") if news.retained else facts.limit(0)
+        facts = decoded.facts
+        counted = facts.where("kind IN ('reading', 'kept')") if decoded.news.retained else facts.limit(0)
         return counted.select(*datasets.READING.names)
 
     def _with_copies(self, facts: DataFrame, boots: DataFrame) -> DataFrame:
-        """As `silver.with_copies`, also of records of earlier rounds. Raises `Irregular` when one of these differs."""
+        """`silver.with_copies`, also of records of earlier rounds. Raises `Irregular` when one of these differs."""
         records = silver.with_copies(facts)
         if self._base is None:
             return records
@@ -247,20 +272,20 @@ class _Fold(Windowed):
         self, read: DataFrame, bases: DataFrame | None = None, lasts: DataFrame | None = None
     ) -> Folded:
         """Readings folded, after the states in `bases`, without the intervals that end at `lasts`."""
-        given = read
+        with_bases = read
         if bases is not None:
-            given = read.unionByName(states.as_readings(bases, read.columns))
-        points = readings.points_of(given)
-        seen = self._keep(readings.viewed(points))
-        intervals = readings.intervals_of(seen)
+            with_bases = read.unionByName(states.as_readings(bases, read.columns))
+        points = readings.points_of(with_bases)
+        viewed = self._keep(readings.viewed(points))
+        intervals = readings.intervals_of(viewed)
         if bases is not None:
             intervals = intervals.join(bases.select(*POINT), list(POINT), "left_anti")
         if lasts is not None:
             intervals = intervals.join(lasts, list(POINT), "left_anti")
-        return Folded(read=read, points=points, seen=seen, intervals=self._keep(intervals))
+        return Folded(read=read, points=points, seen=viewed, intervals=self._keep(intervals))
 
     def _keeping(self, new: DataFrame) -> Kept:
-        """What leaderships kept, by new readings."""
+        """Bytes that leaderships kept, by new readings."""
         states_before = self._keep(self._before(datasets.LEADERSHIP))
         points = self._keep(leaderships.points_of(new))
         late = self._keep(leaderships.late(points, states_before))
@@ -311,30 +336,25 @@ class _Fold(Windowed):
     # -- the data sets -------------------------------------------------------------------------------------
 
     def _write_rejected(
-        self,
-        facts: DataFrame,
-        news: News,
-        records: DataFrame,
-        now: Folded,
-        then: Folded | None,
-        seal_conflicts: DataFrame,
+        self, decoded: Decoded, partitions: PartitionFrames, seal_conflicts: DataFrame
     ) -> None:
         """The data set `rejected`; what is found beside decoding gets its record from bronze."""
-        repeated = records.where("conflict").select(
+        facts, news, now, then = decoded.facts, decoded.news, partitions.now, partitions.then
+        repeated = decoded.records.where("conflict").select(
             *_SOURCE_ROW, F.lit("another record with the same boot and sequence").alias("reason")
         )
-        found = self._keep(now.rejections().unionByName(repeated).unionByName(seal_conflicts))
-        if found.isEmpty():
-            found = found.limit(0)
+        beside = self._keep(now.rejections().unionByName(repeated).unionByName(seal_conflicts))
+        if beside.isEmpty():
+            beside = beside.limit(0)
         position = ["src_partition", "src_offset"]
-        source = self._new if then is None else self._source.at(found.select(*position))
+        source = self._new if then is None else self._source.at(beside.select(*position))
         sourced = source.select(*position, "record")
         if then is not None and self._expired:
             # Of records that have expired those are left that were rejected before; others' content is gone.
             sourced = sourced.unionByName(
                 self._before(datasets.REJECTED).select(*position, "record")
             ).distinct()
-        recorded = found.join(sourced, position, "left" if self._expired else "inner")
+        recorded = beside.join(sourced, position, "left" if self._expired else "inner")
         new = self._keep(
             (facts.where("kind = 'rejected'") if news.rejected else facts.limit(0))
             .select(*_SOURCE_ROW, "reason", "record")
@@ -360,24 +380,16 @@ class _Fold(Windowed):
             changed=None if self._base is None else touched,
         )
 
-    def _write_usage(
-        self,
-        new: NewReadings,
-        now: Folded,
-        then: Folded | None,
-        bases: DataFrame,
-        kept: Kept,
-        delivered: DataFrame,
-        requests: DataFrame,
-        elapsed: DataFrame,
-    ) -> None:
+    def _write_usage(self, decoded: Decoded, partitions: PartitionFrames, kept: Kept) -> None:
         """Usage by hour, day and minute."""
+        new, now, then = partitions.new, partitions.now, partitions.then
+        delivered, requests, elapsed = decoded.delivered, decoded.requests, decoded.elapsed
         by_minute = self._keep(silver.usage_by_minute(now.intervals, delivered, kept.now, requests, elapsed))
         of_runs = self._keep(silver.produced(new.intervals))
         everything = by_minute.unionByName(of_runs)
         quantities = checks.quantities(everything)
         came = [
-            checks.hours_equal_totals(everything, now.seen, bases),
+            checks.hours_equal_totals(everything, now.seen, partitions.bases),
             checks.increments_equal(quantities, delivered),
             checks.requests_equal(quantities, requests),
             checks.elapsed_equal(quantities, elapsed),
@@ -476,17 +488,16 @@ class _Fold(Windowed):
         earlier, carried = self._windows(dataset, self._touched(dataset, new))
         self._write(dataset, earlier.unionByName(new), carried=carried)
 
-    def _write_cuts(
-        self, new: NewReadings, news: News, touched: DataFrame, now: Folded, logs: DataFrame
-    ) -> None:
+    def _write_cuts(self, news: News, partitions: PartitionFrames) -> None:
         """The cuts of tenants whose cuts may have changed are folded from all readings of their logs."""
-        read, seen = now.read, now.seen
+        new, now, logs = partitions.new, partitions.now, partitions.logs
+        read, viewed = now.read, now.seen
         intervals = now.intervals.unionByName(new.intervals)
         tenants: list[str] | None = None if news.ends else []
         if self._base is not None:
             coverage = self._keep(self._before(datasets.CUT_COVERAGE).select("tenant", "status").distinct())
             ends = new.single if news.ends else new.single.limit(0)
-            late = new.apart.join(touched.where("NOT goes_on"), list(PARTITION), "left_semi")
+            late = new.apart.join(partitions.touched.where("NOT goes_on"), list(PARTITION), "left_semi")
             tenants = cuts.tenants_to_fold(ends, late, coverage)
         if tenants == []:
             self._carry(datasets.CUT_USAGE, [checks.no_cuts()])
@@ -497,14 +508,14 @@ class _Fold(Windowed):
             read = self._of_topics(earlier, cuts.topics_of(tenants, logs)).unionByName(
                 new.of_tenants(tenants)
             )
-            seen = self._keep(readings.viewed(readings.points_of(read)))
-            intervals = self._keep(readings.intervals_of(seen))
-        marks = self._keep(cuts.cut_marks(read, seen))
-        starts = seen.where("is_start AND view = log_generation AND NOT below")
+            viewed = self._keep(readings.viewed(readings.points_of(read)))
+            intervals = self._keep(readings.intervals_of(viewed))
+        marks = self._keep(cuts.cut_marks(read, viewed))
+        starts = viewed.where("is_start AND view = log_generation AND NOT below")
         usage = cuts.cut_usage(marks, intervals, starts)
         equal = checks.cuts_equal_differences(usage, marks)
         if not equal.holds:
-            marks = self._keep(cuts.without_unclear(marks, checks.cuts_that_differ(usage, marks), seen))
+            marks = self._keep(cuts.without_unclear(marks, checks.cuts_that_differ(usage, marks), viewed))
             usage = cuts.cut_usage(marks, intervals, starts)
             equal = checks.cuts_equal_differences(usage, marks)
         self._write_of_tenants(datasets.CUT_USAGE, usage, tenants, [equal])
@@ -513,17 +524,9 @@ class _Fold(Windowed):
             missing = evidence.causes(self.holes, self._written(datasets.WAIVED))
         self._write_of_tenants(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, missing), tenants)
 
-    def _write_states(
-        self,
-        new: NewReadings,
-        touched: DataFrame,
-        now: Folded,
-        kept: Kept,
-        logs: DataFrame,
-        ranges: DataFrame,
-    ) -> None:
-        dataset = datasets.READING
-        rows = states.kept_readings(new.single, touched, logs)
+    def _write_states(self, partitions: PartitionFrames, kept: Kept, ranges: DataFrame) -> None:
+        new, logs, dataset = partitions.new, partitions.logs, datasets.READING
+        rows = states.kept_readings(new.single, partitions.touched, logs)
         windows = {} if self._base is None else windows_of(self._base.manifests[dataset.name])
         full = {name for name, window in windows.items() if window.in_small_files}
         full &= names_of(dataset, rows) if full else set()
@@ -532,11 +535,11 @@ class _Fold(Windowed):
         self._write(
             dataset,
             rows,
-            carried=[one for one in windows.values() if one.name not in full],
+            carried=[window for window in windows.values() if window.name not in full],
             staged=new.staged.of(runs.STAGED_READINGS),
         )
         shutil.rmtree(new.staged.folder, ignore_errors=True)
-        self._write(datasets.LOG, states.of_logs(now.seen, logs))
+        self._write(datasets.LOG, states.of_logs(partitions.now.seen, logs))
         if self._base is not None and is_nothing(kept.points):
             self._carry(datasets.LEADERSHIP)
         else:
