@@ -129,6 +129,16 @@ def test_minutes_that_end_between_the_last_one_read_and_the_watermark_are_read_t
     assert partition.look(3_000) == [(ReadingKind.MINUTE_END, 80)]
 
 
+def test_a_minute_that_ends_where_a_reading_was_taken_has_its_end_read_too() -> None:
+    partition = Partition()
+    partition.look(0)
+    partition.log_end = partition.high_watermark = 50
+    assert partition.look(10_000) == [(ReadingKind.PERIODIC, 50)]
+    partition.log_end, partition.high_watermark = 80, 60
+    partition.minutes = [(55, mark(50, 59_000))]
+    assert partition.look(11_000) == [(ReadingKind.MINUTE_END, 50)]
+
+
 def test_a_reading_taken_before_a_minute_ended_stays_before_its_end() -> None:
     partition = Partition()
     partition.look(0)
