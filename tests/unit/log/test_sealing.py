@@ -7,6 +7,7 @@ import pytest
 
 from data_plane.log import sealing
 from data_plane.log.sealing import SealFile
+from data_plane.log.segment import Segment
 from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from penstock.contract.topic_settings import Durability
@@ -45,6 +46,24 @@ def filled(batches: int = 30) -> Miniature:
         miniature.append(batch=made_batch(2, 400, fill=number), principal=number % 3)
         miniature.commit()
     return miniature
+
+
+@pytest.mark.pure  # wraps a method
+def test_what_is_appended_is_sealed_without_being_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_back: list[int] = []
+    header_bytes = Segment.header_bytes
+
+    def noting(segment: Segment, position: int) -> bytes:
+        read_back.append(position)
+        return header_bytes(segment, position)
+
+    monkeypatch.setattr(Segment, "header_bytes", noting)
+    miniature = filled()
+    assert len(seals(miniature)) > 2 and read_back == []
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk)
+    again.fill(20, epoch=2)
+    assert read_back, "what was appended before the log was opened is read back"
 
 
 def test_a_moved_log_start_makes_no_seal_of_what_is_not_committed() -> None:
