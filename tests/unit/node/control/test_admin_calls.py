@@ -337,7 +337,7 @@ def test_a_cluster_is_described_with_the_state_of_each_broker() -> None:
     answer = asked(meta, "describe_cluster", pb.DescribeClusterRequest(), pb.DescribeClusterResponse)
     assert (answer.revision, answer.feature_level) == (meta.image.revision, ACCESS_LISTS)
     assert [level.level for level in answer.levels] == [1, 2]
-    assert [(one.id, one.state) for one in answer.brokers] == [
+    assert [(broker.id, broker.state) for broker in answer.brokers] == [
         (1, "active"), (2, "draining"), (3, "active"), (7, "fenced"),
     ]  # fmt: skip
     first = answer.brokers[0]

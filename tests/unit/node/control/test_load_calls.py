@@ -1,4 +1,4 @@
-"""What a broker says of its load: sums over all it has, and the partitions that weigh most, by traffic and by size."""
+"""The load of a broker as it says it: sums over all it has, and the partitions that weigh most."""
 
 import asyncio
 
@@ -79,9 +79,9 @@ def test_sums_are_over_all_that_the_broker_has() -> None:
 def test_each_partition_is_told_with_its_rates_and_size() -> None:
     loaded = Loaded()
     answer, of_logs = loaded.described(), sizes(loaded)
-    told = {one.partition: one for one in answer.partitions}
+    told = {partition.partition: partition for partition in answer.partitions}
     assert set(told) == {0, 2}, "what is followed and has no traffic is not named"
-    assert all(one.topic_id == TOPIC and one.leads for one in told.values())
+    assert all(partition.topic_id == TOPIC and partition.leads for partition in told.values())
     assert [told[number].log_bytes for number in (0, 2)] == [of_logs[0], of_logs[2]]
     assert told[2].bytes_in_per_s == pytest.approx(20_000, rel=0.01)
     assert told[2].batches_per_1000_s == pytest.approx(2_000, rel=0.01)
@@ -95,4 +95,4 @@ def test_half_of_those_named_have_most_traffic_and_the_others_are_largest(
     partitions_max: int, named: list[int]
 ) -> None:
     answer = Loaded().described(partitions_max)
-    assert [one.partition for one in answer.partitions] == named
+    assert [partition.partition for partition in answer.partitions] == named

@@ -1,4 +1,4 @@
-"""What a broker asks the metadata store before it registers: whose it is, and whether its id is taken."""
+"""Questions of a broker to the metadata store before it registers: whose it is, and whether its id is taken."""
 
 import asyncio
 from collections.abc import Sequence
@@ -58,8 +58,8 @@ class Meta:
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None:
             raise failure
-        found = [item for key, item in sorted(self.kept.items.items()) if key.startswith(prefix)]
-        return Listing(found)
+        items = [item for key, item in sorted(self.kept.items.items()) if key.startswith(prefix)]
+        return Listing(items)
 
 
 class Listing:

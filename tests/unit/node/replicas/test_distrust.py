@@ -1,4 +1,4 @@
-"""What a broker gives up before it registers: replicas that may miss what they acknowledged, unless they are alone."""
+"""Replicas that a broker gives up before it registers: they may miss what they acknowledged, and are not alone."""
 
 from types import SimpleNamespace
 from typing import Any, cast
