@@ -59,6 +59,7 @@ PACKAGES = (
         code=("data_plane/node",),
         tests=(
             "tests/unit/node",
+            "tests/unit/storage_limits/test_office.py",
             "tests/unit/broker/test_config.py",
             "tests/simulation/groups",
             "tests/simulation/test_clean_stops.py",

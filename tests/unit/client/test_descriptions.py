@@ -1,4 +1,4 @@
-"""What a client describes of topics and brokers: in order, with defaults, without what is being deleted."""
+"""Topics and brokers as a client describes them: in order, with defaults, without what is being deleted."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def test_brokers_come_by_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "wanted", "all_topics"), [(("a", "b"), ["a", "b"], False), ((), [], False), (None, [], True)]
+    ("names", "asked", "all_topics"), [(("a", "b"), ["a", "b"], False), ((), [], False), (None, [], True)]
 )
 def test_some_topics_are_asked_for_or_all_or_the_brokers_alone(
-    names: tuple[str, ...] | None, wanted: list[str], all_topics: bool
+    names: tuple[str, ...] | None, asked: list[str], all_topics: bool
 ) -> None:
     request = log_pb2.MetadataRequest.FromString(metadata_call(names).request)
-    assert (list(request.topics), request.all_topics) == (wanted, all_topics)
+    assert (list(request.topics), request.all_topics) == (asked, all_topics)

@@ -1,6 +1,7 @@
 """Limits that brokers of Penstock 0.1 do not know are left out until every broker knows them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from data_plane.metadata.port import Put
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TenantId
 from penstock.contract.limits import REQUESTS_PER_S_MAX
+from penstock.rules.budgets import MONTH, NOTIFY, Budget
 from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
 
 LATER = {
@@ -89,3 +91,19 @@ def test_limits_of_principals_stay_without_quotas_and_go_with_quotas_that_name_n
 def test_limits_of_principals_that_cannot_be_are_refused(principal: str, limits: PrincipalLimits) -> None:
     with pytest.raises(InvalidRequest):
         tenants.put_tenant(image_of(LEASES), "acme", quotas=WANTED, principals={principal: limits})
+
+
+@pytest.mark.parametrize("level", [LEASES - 1, LEASES])
+def test_two_budgets_of_one_id_are_refused_and_two_of_one_name_are_not(level: int) -> None:
+    image = ClusterImage()
+    image.level = level
+    budget = Budget(
+        budget_id="b1", name="prod", period=MONTH, amount=5, unit="messages", policy=NOTIFY, message_in=1
+    )
+    for budget_id, is_refused in (("b1", True), ("b2", False)):
+        budgets = [budget, replace(budget, budget_id=budget_id)]
+        if is_refused:
+            with pytest.raises(InvalidRequest, match="budgets: two of them have the same id"):
+                tenants.put_tenant(image, "acme", generation=1, quotas=WANTED, budgets=budgets)
+        else:
+            assert tenants.put_tenant(image, "acme", generation=1, quotas=WANTED, budgets=budgets).changes

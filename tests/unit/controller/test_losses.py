@@ -208,6 +208,14 @@ def test_nobody_waits_for_an_emptied_log_directory(known: PartitionRecord) -> No
     )
 
 
+def test_a_replica_that_was_not_last_known_is_not_elected_however_far_its_log_goes() -> None:
+    store = cluster(lost())
+    after, loss = applied(
+        store, elected(store, end(store, 1, 5, 90), end(store, 2, 5, 40), end(store, 3, 5, 50))
+    )
+    assert after.leader == 3 and loss.offset == 50
+
+
 # -- by an operator (RL48, RL122) -----------------------------------------------------------------------
 
 

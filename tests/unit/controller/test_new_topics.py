@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from data_plane.controller.batches import BATCH_BYTES_MAX
 from data_plane.controller.new_topics import TOPICS_A_TURN, NewTopics, WantedTopic, create_topics
 from data_plane.controller.tenants import put_tenant
 from data_plane.metadata import model
-from data_plane.metadata.port import CHANGES_PER_TXN_MAX
+from data_plane.metadata.port import CHANGES_PER_TXN_MAX, Put
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, PenstockError
 from penstock.contract.ids import TenantId, TopicId
@@ -150,3 +151,18 @@ def test_large_topics_are_not_put_together(store: Store) -> None:
     wanted = [topic(1, partitions=largest), topic(2, partitions=largest), topic(3)]
     assert len(create_topics(store.image, wanted).settled) == 1
     assert make(store, *wanted) == [None] * 3
+
+
+def test_topics_are_put_together_as_long_as_their_values_fit_into_one_transaction(store: Store) -> None:
+    sizes = [3_000, 3_000, 3_000, 2_200]
+    waiting = [topic(number, partitions=size) for number, size in enumerate(sizes, start=1)]
+    first = create_topics(store.image, waiting)
+    apply(store, first)
+    second = create_topics(store.image, waiting[len(first.settled) :])
+    assert (len(first.settled), len(second.settled)) == (3, 1)
+    together = [*first.changes, *second.changes]
+    assert len({change.key for change in together}) <= CHANGES_PER_TXN_MAX, "they are not too many"
+    value_bytes = [
+        sum(len(change.value) for change in new.changes if isinstance(change, Put)) for new in (first, second)
+    ]
+    assert value_bytes[0] <= BATCH_BYTES_MAX < sum(value_bytes)

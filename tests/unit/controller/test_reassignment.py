@@ -39,6 +39,7 @@ def test_growing_adds_behind_those_that_are_there_and_changes_nothing_else() -> 
     before, after = record(), grown((4, 2, 3))
     assert after.replicas == (1, 2, 3, 4)
     assert (after.target, after.adding, after.removing) == ((4, 2, 3), (4,), (1,))
+    assert after.replica_generations == (*before.replica_generations, before.partition_epoch + 1)
     assert (after.leader, after.leader_epoch, after.in_sync) == (1, before.leader_epoch, (1, 2, 3))
     assert after.partition_epoch == before.partition_epoch + 1
     assert retargeted(after, brokers(4, 2, 3)) is None, "a repetition changes nothing"

@@ -57,6 +57,7 @@ def test_a_new_topic_is_led_by_first_replicas_and_all_active_ones_are_in_sync(st
     topic = create(store)
     assert store.image.topics[NEW] == topic
     assert store.image.names[ACME, "orders"] == NEW
+    assert {p.replica_generations for p in store.image.partitions_of(NEW)} == {(1, 1, 1)}
     assert [(p.leader, p.in_sync, p.leader_epoch) for p in store.image.partitions_of(NEW)] == [
         (1, (1, 2, 3), 1),
         (2, (2, 3, 1), 1),
@@ -259,6 +260,7 @@ def test_a_key_of_an_unknown_tenant_is_refused(store: Store) -> None:
 
 
 def test_principal_numbers_end_at_uint32(store: Store) -> None:
+    assert PRINCIPAL_MAX == 2**32 - 1
     store.put(model.NEXT_PRINCIPAL_KEY, str(PRINCIPAL_MAX).encode())
     made = key(store)
     assert made.record.principal == PRINCIPAL_MAX

@@ -99,10 +99,10 @@ def probe(port: int, protocol: Protocol, files: TlsFiles | None, timeout_s: floa
 
 def reason(port: int, protocol: Protocol, files: TlsFiles | None, says: str) -> str:
     """The word; its message says where, and `says`."""
-    found = probe(port, protocol, files)
-    assert found is not None
-    assert found.message.startswith(f"127.0.0.1:{port}: ") and says in found.message
-    return found.reason
+    failed = probe(port, protocol, files)
+    assert failed is not None
+    assert failed.message.startswith(f"127.0.0.1:{port}: ") and says in failed.message
+    return failed.reason
 
 
 def caller(files: IdentityConfig, *, shows: bool = False) -> TlsFiles:
@@ -224,11 +224,11 @@ def test_a_server_that_says_nothing_to_tls_is_asked_in_plain_text(
             pass
 
     with serving(answer) as port:
-        found = probe(port, REDIS, caller(good), timeout_s=0.2)
-        assert found is not None
-        assert found.reason == ("plain_text" if answers_plain else "no_answer")
+        failed = probe(port, REDIS, caller(good), timeout_s=0.2)
+        assert failed is not None
+        assert failed.reason == ("plain_text" if answers_plain else "no_answer")
         if not answers_plain:
-            assert "no answer within 0.2 s" in found.message
+            assert "no answer within 0.2 s" in failed.message
 
 
 def test_where_nothing_listens_is_told() -> None:
@@ -250,5 +250,5 @@ def test_what_is_wrong_with_the_callers_own_files_is_told_before_anything_is_cal
             f"{ended.key_file}: is the key of another certificate",
         ),
     ):
-        found = probe(1, REDIS, files)
-        assert found is not None and (found.reason, says in found.message) == ("own_files", True)
+        failed = probe(1, REDIS, files)
+        assert failed is not None and (failed.reason, says in failed.message) == ("own_files", True)

@@ -65,7 +65,7 @@ def test_a_bad_batch_below_the_last_good_stamp_is_damage_and_no_torn_tail() -> N
     disk.medium.flip(f"{DIRECTORY}/{last:020d}.log", 100, 1)
     _, durable_end, damage = recovered(disk)
     assert durable_end == 60
-    assert [(one.first_offset, one.end_offset) for one in damage] == [(last, last + 2)]
+    assert [(lost.first_offset, lost.end_offset) for lost in damage] == [(last, last + 2)]
 
 
 @pytest.mark.parametrize("bad", [1, 2])

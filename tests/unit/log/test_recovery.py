@@ -2,6 +2,7 @@
 RL124)."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,9 @@ from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Inode
 from penstock.contract.errors import CorruptLog
 from penstock.contract.invariant import InvariantBroken
-from penstock.records.stamp import STAMP_BYTES
-from tests.unit.log.batches import made_batch, with_header
+from penstock.records.batch import placed
+from penstock.records.stamp import STAMP_BYTES, StampFlag, pack_stamp, stamp_seed
+from tests.unit.log.batches import NOW_MS, made_batch, with_header
 from tests.unit.log.miniature import SMALL, Miniature, reopened, where
 
 DIRECTORY = layout.partition_directory(where())
@@ -65,6 +67,38 @@ def test_an_unsynced_tail_that_is_torn_is_cut() -> None:
     assert report.torn_tail_bytes == SIZE and report.damage == ()
     stamps, _ = found.content()
     assert stamps == content[0][: 5 * STAMP_BYTES]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"leader_epoch": 1},
+        {"accepted_ms": NOW_MS - 1},
+        {"base_offset": 9},
+        {"base_offset": 7},
+        {"position": 5 * SIZE},
+        {"flags": StampFlag.FIRST_OF_SEGMENT},
+    ],
+    ids=lambda changed: "-".join(f"{name} {value}" for name, value in changed.items()),
+)
+def test_a_good_stamp_that_does_not_follow_the_one_before_is_a_torn_tail(changed: dict[str, Any]) -> None:
+    miniature = Miniature(tail_bytes=0)
+    miniature.create()
+    for _ in range(4):
+        miniature.append(epoch=2, batch=made_batch(2, 400))
+        miniature.commit()
+    stamp = miniature.append(epoch=2, batch=made_batch(2, 400))
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    disk.kill()
+    seed, other = stamp_seed(where()), stamp._replace(**changed)
+    at = HEADER_BYTES + 4 * STAMP_BYTES
+    inode(disk, f"{LAST}.stamps").data[at : at + STAMP_BYTES] = pack_stamp(other, seed)
+    batch = b"".join(placed(made_batch(2, 400), other.base_offset, other.leader_epoch))
+    inode(disk, f"{LAST}.log").data[4 * SIZE : 5 * SIZE] = batch
+    report = Miniature(disk, tail_bytes=0).reports[0]
+    assert (report.log_end_offset, report.durable_end_offset, report.damage) == (8, 8, ())
+    assert report.torn_tail_bytes == SIZE
 
 
 def test_what_follows_a_torn_batch_goes_with_it() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from data_plane.log import sealing
 from data_plane.log.sealing import SealFile
+from data_plane.log.segment import Segment
 from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from penstock.contract.topic_settings import Durability
@@ -45,6 +46,27 @@ def filled(batches: int = 30) -> Miniature:
         miniature.append(batch=made_batch(2, 400, fill=number), principal=number % 3)
         miniature.commit()
     return miniature
+
+
+@pytest.mark.pure  # wraps a method
+def test_what_is_appended_is_sealed_without_being_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_back: list[int] = []
+    header_bytes = Segment.header_bytes
+
+    def noting(segment: Segment, position: int) -> bytes:
+        read_back.append(position)
+        return header_bytes(segment, position)
+
+    monkeypatch.setattr(Segment, "header_bytes", noting)
+    miniature = filled()
+    before = len(seals(miniature))
+    assert before > 2 and read_back == []
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk)
+    assert len(read_back) == again.log._segments.all[-1].stamp_count > 0, "once, when the log is opened"
+    read_back.clear()
+    again.fill(20, epoch=2)
+    assert len(seals(again)) > before and read_back == []
 
 
 def test_a_moved_log_start_makes_no_seal_of_what_is_not_committed() -> None:

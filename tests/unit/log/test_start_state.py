@@ -1,4 +1,4 @@
-"""What a log that begins above 0 knows of what lies below: kept whole, or not known."""
+"""The start of a log that begins above 0: what lies below is kept whole, or not known."""
 
 import pytest
 
@@ -43,9 +43,9 @@ def test_what_was_kept_is_read_and_counts_at_its_own_offset_alone() -> None:
     assert totals is not None and totals.end_offset == state.offset
     assert state.totals(state.offset + 2, SEED) is None
     batch = with_header(made_batch(2, producer_id=0, epoch=0, sequence=0))[1]
-    known, unknown = state.table(state.offset), state.table(state.offset + 2)
-    assert known != unknown
-    assert known.check(batch, 0, str) is not None, "the producer's batches are known"
+    there, elsewhere = state.table(state.offset), state.table(state.offset + 2)
+    assert there != elsewhere
+    assert there.check(batch, 0, str) is not None, "the producer's batches are known"
 
 
 def test_at_the_beginning_the_totals_are_those_of_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What metering reads of a log: totals at its end, minutes that are over, and seals above an offset."""
+"""Metering of a log: totals at its end, minutes that are over, and seals above an offset."""
 
 from dataclasses import replace
 
@@ -62,12 +62,12 @@ def test_marks_that_are_not_read_are_bounded_and_those_of_what_is_cut_go() -> No
         marks.add(at(10 * minute), 10 * minute + 5)
         marks.add(at(10 * minute), 10 * minute + 5)
     assert len(marks) == MARKS_MAX
-    ends = [one.end_offset for one in marks.due(-1, 10**6)]
+    ends = [due.end_offset for due in marks.due(-1, 10**6)]
     assert ends == [10 * minute for minute in range(3, MARKS_MAX + 3)], "the oldest go"
     marks.truncate(45)
-    assert [one.end_offset for one in marks.due(-1, 10**6)] == [30, 40]
+    assert [due.end_offset for due in marks.due(-1, 10**6)] == [30, 40]
     marks.truncate(44)
-    assert [one.end_offset for one in marks.due(-1, 10**6)] == [30]
+    assert [due.end_offset for due in marks.due(-1, 10**6)] == [30]
 
 
 def test_the_last_batch_before_a_time_is_found_over_all_segments() -> None:

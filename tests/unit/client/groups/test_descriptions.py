@@ -1,4 +1,4 @@
-"""What a client asks about groups, call by call: the coordinator is found first, and only what waiting cures is tried
+"""Questions of a client about groups, call by call: the coordinator is found first, and what waiting cures is tried
 again."""
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CHANGES: list[tuple[Callable[[], Conversation[None]], str]] = [
 
 
 def told(conversation: Conversation[Any], *answers: Any) -> tuple[Any, list[Any]]:
-    """What comes out when brokers answer so (an exception: the call fails so), and what was asked in turn."""
+    """The result when brokers answer so (an exception: the call fails so), and what was asked in turn."""
     asked: list[Any] = []
-    given = iter(answers)
+    coming = iter(answers)
     try:
         step = next(conversation)
         while True:
@@ -46,20 +46,20 @@ def told(conversation: Conversation[Any], *answers: Any) -> tuple[Any, list[Any]
                 step = next(conversation)
                 continue
             asked.append(step)
-            answer = next(given)
+            answer = next(coming)
             if isinstance(answer, PenstockError):
                 step = conversation.throw(answer)
             else:
                 assert isinstance(answer, step.answer)
                 step = conversation.send(answer)
     except StopIteration as ended:
-        assert next(given, None) is None, "it was not asked for all of them"
+        assert next(coming, None) is None, "it was not asked for all of them"
         return ended.value, asked
 
 
 def places(asked: list[Any]) -> list[Any]:
     """Who was asked what; None = any broker."""
-    return [(one.method, one.broker) if isinstance(one, BrokerCall) else one for one in asked]
+    return [(step.method, step.broker) if isinstance(step, BrokerCall) else step for step in asked]
 
 
 def test_a_group_is_described_by_its_coordinator_with_names_of_topics() -> None:
@@ -122,9 +122,9 @@ def test_offsets_are_reset_by_the_ids_that_topics_have_now() -> None:
     def described(name: str, topic_id: bytes) -> log_pb2.MetadataResponse:
         return log_pb2.MetadataResponse(topics=[log_pb2.TopicMetadata(name=name, topic_id=topic_id)])
 
-    wanted = {("orders", 1): 5, ("logs", 0): 7, ("orders", 0): 6}
+    offsets = {("orders", 1): 5, ("logs", 0): 7, ("orders", 0): 6}
     _, asked = told(
-        reset_group("readers", wanted),
+        reset_group("readers", offsets),
         described("logs", LOGS),
         described("orders", ORDERS),
         FOUND,

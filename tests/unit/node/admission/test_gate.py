@@ -126,6 +126,7 @@ def test_a_tenant_has_calls_on_so_many_connections_and_no_more() -> None:
                 with pytest.raises(CallFailed, match=told) as refused, door.enter(of(ACME, connection="p:3")):
                     pass
                 assert refused.value.code == ErrorCode.LIMIT_EXCEEDED
+                assert refused.value.message.endswith("not used"), "nobody has a higher one"
                 with door.enter(of(GLOBEX, connection="p:3")), door.enter(of(ACME, connection="p:1")):
                     assert door.connections == most + 1
             with door.enter(of(ACME, connection="p:3")):
@@ -141,6 +142,7 @@ def test_a_tenants_own_limit_of_connections_is_the_lower_one_and_is_counted() ->
             with pytest.raises(CallFailed, match=said) as refused, door.enter(of(HOOLI, connection="p:3")):
                 pass
             assert refused.value.code == ErrorCode.LIMIT_EXCEEDED
+            assert refused.value.message.endswith("not used, or ask for a higher limit")
         with door.enter(of(HOOLI, connection="p:2")), door.enter(of(ACME, connection="p:3")):
             pass
     with door.enter(of(HOOLI, connection="p:3")):

@@ -145,6 +145,21 @@ def test_what_is_used_is_wanted_with_a_little_above_it() -> None:
     assert 10_000 < wanted[KEY] <= 11_000
 
 
+def test_what_was_refused_since_the_last_look_wants_all_of_the_rate_and_what_was_before_does_not() -> None:
+    _, _, pacing = by_demand(100_000)
+    pace = pacing.of(KEY, 0.0)
+    assert pace is not None
+    for tick, refused, wanted in (
+        (1, 0, {}),
+        (2, 3, {KEY: 100_000}),
+        (3, 0, {}),
+        (4, 1, {KEY: 100_000}),
+        (5, 0, {}),
+    ):
+        pace.refused += refused
+        assert pacing.wants(tick * 250.0) == wanted
+
+
 def test_a_pace_that_is_not_used_gives_its_lease_up_and_is_looked_at_no_more() -> None:
     _, holder, pacing = by_demand(100_000)
     pace = pacing.of(KEY, 0.0)

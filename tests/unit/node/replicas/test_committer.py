@@ -301,6 +301,23 @@ def test_what_is_written_to_beside_a_checkpoint_keeps_its_files_open() -> None:
     broker.play(story)
 
 
+def test_on_a_full_disk_each_spare_file_that_has_no_room_is_counted_once_and_checkpoints_go_on() -> None:
+    disk = SimDisk(Medium())
+
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        disk.faults.capacity_bytes = disk.medium.used_bytes()
+        checkpoints = asyncio.create_task(committer.run_checkpoints())
+        await asyncio.sleep(1)
+        assert not checkpoints.done()
+        assert (stats.no_room, stats.checkpoints) == (2, 1), (
+            "no spare file before the checkpoint, and none after"
+        )
+        checkpoints.cancel()
+        await asyncio.wait([checkpoints])
+
+    _run(disk, story)
+
+
 def test_logs_that_a_full_disk_kept_from_a_checkpoint_close_their_files_with_the_next_one() -> None:
     broker = ScarceFiles()
 

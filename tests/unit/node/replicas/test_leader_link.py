@@ -34,6 +34,18 @@ _LATER_S = 0.1
 """On a virtual clock: what was sent has been acted upon."""
 
 
+class CountedWire(Wire):
+    """Counts how often it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+        super().close()
+
+
 @dataclass
 class Link:
     """A follower whose last batches are not known to be committed, and the wire to its leader."""
@@ -43,7 +55,9 @@ class Link:
     stays_out: bool = False
 
     def __post_init__(self) -> None:
-        self.clock, self.stats, self.wire = SimClock(self.loop), NodeStats(), Wire()
+        self.clock, self.stats, self.wire = SimClock(self.loop), NodeStats(), CountedWire()
+        self.wires: list[CountedWire] = []
+        """One after the other, as they were connected."""
         self.storage = Miniature(SimDisk(Medium()))
         self.replica: Replica = led(self.storage, clock=self.clock)
         for number in range(WRITTEN // 2):
@@ -62,6 +76,9 @@ class Link:
         )  # fmt: skip
 
     async def connect(self, peer: Peer, method: str, timeout_ms: int) -> Connection:
+        if self.wires:
+            self.wire = CountedWire()
+        self.wires.append(self.wire)
         return self.wire
 
     async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:
@@ -248,5 +265,24 @@ def test_a_broker_that_has_changed_opens_all_again_with_what_it_is_now(link: Lin
         again = await link.opened()
         assert again.stays_out and again.no_room
         assert again.handle != opened.handle
+
+    link.play(story)
+
+
+@pytest.mark.parametrize("ends", ["lost", "no frame of a leader"])
+def test_a_conversation_that_ends_is_closed_once_and_begun_again_on_another_connection(
+    link: Link, ends: str
+) -> None:
+    async def story() -> None:
+        first = await link.opened()
+        link.answer(first)
+        await link.held()
+        frame = None if ends == "lost" else pack_frame(FrameKind.CONSUME_PUSH, b"")
+        (wire,) = link.wires
+        wire.frames.put_nowait(frame)
+        await asyncio.sleep(CONFIG.timings.reconnect_ms / 1_000)
+        again = await link.opened()
+        assert len(link.wires) == 2 and [wire.closed for wire in link.wires] == [1, 0]
+        assert again.handle != first.handle
 
     link.play(story)

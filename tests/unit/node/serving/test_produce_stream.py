@@ -24,7 +24,7 @@ from data_plane.throttling.pacing import BURST_MS, Pace
 from data_plane.throttling.refusals import AT_ONCE
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
-from penstock.contract.frames import FrameKind, pack_frame
+from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
@@ -236,6 +236,50 @@ def frame_of(partition: int, size: int = 1) -> bytes:
     head = pb.ProduceHead(acks=-1)
     head.batches.add(id=partition, topic_id=TOPIC_ID, partition=partition, size=size)
     return pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [bytes(size)])
+
+
+def serve(sent: bytes, pace: Pace | None = None) -> Wire:
+    """A stream is served that frame, and then the client goes."""
+    wire = Wire(sent)
+    with pytest.raises(ConnectionLost):
+        asyncio.run(stream_of(Slow(), wire, paces=GivenPaces(pace)).serve())
+    return wire
+
+
+def test_a_client_may_send_the_bytes_it_has_credit_for_and_not_one_more() -> None:
+    pace = Pace(10**9)
+    _, opening, _ = unpack_frame(serve(frame_of(1), pace).sent[0])
+    credit_bytes = pb.ProduceAnswerHead.FromString(bytes(opening)).credit_bytes
+    serve(frame_of(1, credit_bytes), pace)
+    with pytest.raises(FrameError, match="1 bytes sent beyond the credit granted"):
+        asyncio.run(stream_of(Slow(), Wire(frame_of(1, credit_bytes + 1)), paces=GivenPaces(pace)).serve())
+
+
+@pytest.mark.parametrize(
+    ("kind", "acks", "named", "sent", "says"),
+    [
+        (FrameKind.CONSUME_OPEN, -1, 5, 5, "frame kind CONSUME_OPEN has no place on a produce stream"),
+        (FrameKind.PRODUCE, 2, 5, 5, "acks 2; 0, 1 or -1 required"),
+        (FrameKind.PRODUCE, -2, 5, 5, "acks -2; 0, 1 or -1 required"),
+        (FrameKind.PRODUCE, -1, 5, 4, "batches named and payload of 4 bytes differ in size"),
+        (FrameKind.PRODUCE, -1, 5, 6, "batches named and payload of 6 bytes differ in size"),
+    ],
+)
+def test_a_frame_that_is_no_produce_frame_ends_the_stream(
+    kind: FrameKind, acks: int, named: int, sent: int, says: str
+) -> None:
+    head = pb.ProduceHead(acks=acks)
+    head.batches.add(id=1, topic_id=TOPIC_ID, partition=1, size=named)
+    wire = Wire(pack_frame(kind, head.SerializeToString(), [bytes(sent)]))
+    with pytest.raises(FrameError, match=says):
+        asyncio.run(stream_of(Slow(), wire).serve())
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_each_way_of_acknowledging_is_taken(acks: int) -> None:
+    head = pb.ProduceHead(acks=acks)
+    head.batches.add(id=1, topic_id=TOPIC_ID, partition=1, size=5)
+    serve(pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [bytes(5)]))
 
 
 class Patient(Wire):
