@@ -17,35 +17,42 @@ from tests.unit.log.miniature import where
 KEPT = [Kept(where(0), 5, 1_000), Kept(where(3), 6, 2**40)]
 
 
-def report(kept: list[Kept], *, whole: bool) -> Report:
+def report(kept: list[Kept] = KEPT, *, whole: bool = True, sequence: int = 11) -> Report:
     return Report(
-        broker=BrokerId(2), registration=7, epoch=9, kept=kept, whole=whole, full=[TenantId("acme")]
+        broker=BrokerId(2),
+        registration=7,
+        epoch=9,
+        sequence=sequence,
+        kept=kept,
+        whole=whole,
+        full=[TenantId("acme")],
     )
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_report_is_read_as_it_was_written(whole: bool) -> None:
-    told = report(KEPT, whole=whole)
-    assert read_report(report_frame(told, 11)) == (told, 11)
+    written = report(whole=whole)
+    assert read_report(report_frame(written)) == written
 
 
 def test_a_report_of_too_many_partitions_is_refused() -> None:
-    most = report([KEPT[0]] * KEPT_MAX, whole=True)
-    assert len(read_report(report_frame(most, 1))[0].kept) == KEPT_MAX
+    most = report([KEPT[0]] * KEPT_MAX)
+    assert len(read_report(report_frame(most)).kept) == KEPT_MAX
     with pytest.raises(FrameError, match="2001 partitions in one storage report, at most 2000 allowed"):
-        read_report(report_frame(report([KEPT[0]] * (KEPT_MAX + 1), whole=True), 1))
+        read_report(report_frame(report([KEPT[0]] * (KEPT_MAX + 1))))
 
 
 def test_an_answer_counts_for_its_own_report_alone() -> None:
     full = [Full(TenantId("acme"), 10), Full(TenantId("globex"), 2**40)]
-    assert read_answer(answer_frame(4, full), 4) == full
-    assert read_answer(answer_frame(4, []), 4) == []
-    assert read_answer(answer_frame(4, full), 5) is None
-    assert read_answer(answer_frame(4, None), 4) is None, "it was refused"
+    mine, other = report(sequence=4), report(sequence=5)
+    assert read_answer(answer_frame(mine, full), mine) == full
+    assert read_answer(answer_frame(mine, []), mine) == []
+    assert read_answer(answer_frame(mine, full), other) is None
+    assert read_answer(answer_frame(mine, None), mine) is None, "it was refused"
 
 
 def test_a_frame_of_another_kind_is_refused() -> None:
     with pytest.raises(FrameError, match="STORAGE_ANSWER has no place on a stream of storage reports"):
-        read_report(answer_frame(4, []))
+        read_report(answer_frame(report(), []))
     with pytest.raises(FrameError, match="STORAGE_REPORT is no answer to a storage report"):
-        read_answer(report_frame(report(KEPT, whole=True), 1), 1)
+        read_answer(report_frame(report()), report())
