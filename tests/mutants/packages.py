@@ -161,6 +161,7 @@ PACKAGES = (
             "tests/spark_usage/test_canonical_readings.py",
             "tests/spark_usage/test_decode.py",
             "tests/spark_usage/test_minutes.py",
+            "tests/spark_usage/test_runs.py",
             "tests/spark_usage/test_scenarios.py",
             "tests/spark_usage/test_views.py",
         ),

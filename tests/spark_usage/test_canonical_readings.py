@@ -159,6 +159,17 @@ def test_what_brokers_write_is_read_without_protobuf(monkeypatch: pytest.MonkeyP
     assert {row["kind"] for row in found} == {"record", "reading", "delivered", "elapsed"}
 
 
+@pytest.mark.parametrize("length", [1, 127, 128, 300, 2**14, 2**15 + 3])
+def test_lengths_of_any_number_of_bytes_are_read_without_protobuf(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode, "fields_of", None)
+    told = [reading(topic="t" * length), reading(), reading(topic="t" * length)]
+    value = record(boot_id="b" * length, readings=told, boot_ends=True).SerializeToString()
+    topics = [row["topic"] for row in facts([(0, 0, value)]) if row["kind"] == "reading"]
+    assert topics == ["t" * length, "orders", "t" * length]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
