@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from billing.data_sets import Manifest
 
 FETCHED_BYTES_MAX = 256 * 2**20
-"""Of files in a bucket, for one answer: they come whole. In a folder only the tenant's parts of a file are read."""
+"""Of files in a bucket that are read together: they come whole. In a folder only the tenant's parts are read."""
 _TRIES = 2
 """A run may go while its files are read; then those of the newest one are."""
 T = TypeVar("T")
@@ -92,12 +92,12 @@ class Rows:
         for window, size in sizes.items():
             if size > FETCHED_BYTES_MAX:
                 raise InvalidRequest(
-                    f"from: usage of {window} is {size >> 20} MiB of files, {most}; {instead}"
+                    f"from: usage of {window} is {-(-size >> 20)} MiB of files, {most}; {instead}"
                 )
         total = sum(sizes.values())
         if total > FETCHED_BYTES_MAX:
             raise InvalidRequest(
-                f"from: usage of these {len(windows)} days is {total >> 20} MiB of files, {most}; name fewer days"
+                f"from: usage of these {len(windows)} days is {-(-total >> 20)} MiB of files, {most}; name fewer days"
             )
 
     @property

@@ -230,19 +230,21 @@ class FolderStore:
 
     def remove_old_runs(self, dataset: str, current: str, kept: int, pinned: Collection[str] = ()) -> None:
         stays = {f"{RUN}{run}" for run in (current, *pinned)}
-        with _unavailable(self.folder / dataset):
-            folders = list((self.folder / dataset).glob(f"{RUN}*"))
-            made = {run: _made_ns(run / MANIFEST) for run in folders}
-            runs = sorted((run for run in folders if made[run]), key=lambda run: made[run], reverse=True)
-            left = [run for run in runs if run in runs[:kept] or run.name in stays]
-            if len(left) == len(folders):
-                return
-            named = named_files(_content(run / MANIFEST) for run in left)
-            for run in folders:
-                if run not in left:
-                    _remove_but(run, {name for of, name in named if f"{RUN}{of}" == run.name})
-        for gone in (self.folder / dataset).glob(f"{_GONE}*"):
-            shutil.rmtree(gone, ignore_errors=True)
+        try:
+            with _unavailable(self.folder / dataset):
+                folders = list((self.folder / dataset).glob(f"{RUN}*"))
+                made = {run: _made_ns(run / MANIFEST) for run in folders}
+                runs = sorted((run for run in folders if made[run]), key=lambda run: made[run], reverse=True)
+                left = [run for run in runs if run in runs[:kept] or run.name in stays]
+                if len(left) == len(folders):
+                    return
+                named = named_files(_content(run / MANIFEST) for run in left)
+                for run in folders:
+                    if run not in left:
+                        _remove_but(run, {name for of, name in named if f"{RUN}{of}" == run.name})
+        finally:  # also what a process that ended left, and what went before a run that cannot be removed
+            for gone in (self.folder / dataset).glob(f"{_GONE}*"):
+                shutil.rmtree(gone, ignore_errors=True)
 
     def published(self, datasets: Sequence[str]) -> object | None:
         return tuple(

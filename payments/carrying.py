@@ -47,14 +47,14 @@ def gathered(receivable: str) -> bool:
             .order_by("pk")[:CARRIED_MAX]
         )
         carried = [one for one in queries.with_group(row)[1:] if one.state in OWED]
-        still_carried = max(0, CARRIED_MAX - len(carried))
-        if not is_enough([row, *carried, *waiting[:still_carried]]):
+        more_carried_max = max(0, CARRIED_MAX - len(carried))
+        if not is_enough([row, *carried, *waiting[:more_carried_max]]):
             _wait(row)
             _released(row)
             return False
         row.waits = False
         row.save(update_fields=["waits"])
-        for one in waiting[:still_carried]:
+        for one in waiting[:more_carried_max]:
             one.carried_by, one.waits, one.due_at = row, False, row.due_at
             one.save(update_fields=["carried_by", "waits", "due_at"])
         return True

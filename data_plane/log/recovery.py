@@ -176,7 +176,8 @@ def _unsealed(
 
 def load_segments(names: Sequence[str], segments: Segments, bounds: Bounds) -> None:
     """Find the segments among the directory's files and check them; truncate the torn tail; name the damage. Sets
-    `bounds.log_end`."""
+    `bounds.log_end`, and keeps the high watermark and the damage within the log.
+    """
     bases = _without_taken_back(segment_bases(names), segments, bounds.checked_from)
     # Of a segment that ends where nothing more is committed the seal is not made yet: it goes when it has one.
     while len(bases) > 1 and bases[1] <= bounds.log_start and bases[1] != bounds.high_watermark:

@@ -370,8 +370,8 @@ class _Evening:
                     gain = self._gain_of_leaders(way, means)
                     if gain > _BETTER and (best is None or (-gain, number) < best[:2]):
                         best = (-gain, number, way)
-                if best is not None and self._lead(best[2]):
-                    return True
+                if best is not None:
+                    return self._lead(best[2])
         return False
 
     def _ways_of_leaders(self, source: int, others: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
@@ -403,8 +403,8 @@ class _Evening:
                 fullest, _ = self._extremes(thing, means)
                 for source in fullest[:_CHAINS_FROM]:
                     chain = self._best_chain(source, means)
-                    if chain and self._lead(chain):
-                        return True
+                    if chain:
+                        return self._lead(chain)
         return False
 
     def _best_chain(self, source: int, means: _Values) -> list[tuple[int, int, int]]:

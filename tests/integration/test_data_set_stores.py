@@ -270,6 +270,21 @@ def test_what_is_left_of_a_removed_run_is_replaced(tmp_path: Path) -> None:
     assert [file.name for file in (store.folder / SET).iterdir()] == [store.run_folder(SET, RUN).name]
 
 
+def test_a_removed_run_leaves_nothing_in_its_folder_nor_does_one_whose_removal_was_interrupted(
+    tmp_path: Path,
+) -> None:
+    store = FolderStore(tmp_path / "datasets")
+    publish(store, tmp_path, OTHER)
+    publish(store, tmp_path, RUN)
+    left = store.folder / SET / f".gone-run={'c' * 32}-1-2"
+    for removes in (True, False):
+        left.mkdir()
+        (left / "part-0.parquet").write_bytes(b"rows")
+        store.remove_old_runs(SET, current=RUN, kept=1)
+        names = [file.name for file in (store.folder / SET).iterdir()]
+        assert names == [store.run_folder(SET, RUN).name], f"a run is removed: {removes}"
+
+
 def test_files_that_a_kept_run_names_outlive_their_own_run(store: DataSetStore, tmp_path: Path) -> None:
     names = json.loads(publish(store, tmp_path, RUN))["files"]
     folder = pending(store, str(tmp_path / "other"))

@@ -180,6 +180,26 @@ def test_a_lowered_amount_is_spent_once_it_was_used_and_awaited_while_others_hol
         assert holder.is_spent(KEY, budget, cluster.now_ms, cluster.wall_ms) is (verdict is Verdict.SPENT)
 
 
+def test_a_record_of_the_last_period_takes_nothing_back_in_a_new_one() -> None:
+    cluster = loaded(100_000, seed=7)
+    before = cluster.record
+    assert before is not None and before.granted > 1_000
+    next_period = replace(before, began_ms=before.ends_ms, ends_ms=before.ends_ms + 1, granted=100)
+    cluster.restart(ONE)
+    holder = cluster.brokers[ONE].holder
+    holder.use(KEY, PARTS, cluster.now_ms)
+    request = holder.request(1, cluster.now_ms)
+    assert request is not None
+    began_ms, ends_ms = next_period.began_ms, next_period.ends_ms
+    grant = Granted(began_ms=began_ms, ends_ms=ends_ms, total=100, left=900)
+    holder.answered(request, BudgetAnswer(term=99, granted={KEY: grant}), began_ms)
+    lowered = replace(cluster.budget, amount=1_000)
+    cluster.brokers[ONE].sees = before
+    assert holder.verdict(KEY, lowered, PARTS, cluster.now_ms, began_ms) is Verdict.OPEN
+    cluster.brokers[ONE].sees = replace(next_period, granted=1_200, unused=0)
+    assert holder.verdict(KEY, lowered, PARTS, cluster.now_ms, began_ms) is Verdict.SPENT
+
+
 def test_the_books_give_no_broker_more_than_its_part_whatever_it_wants() -> None:
     """A broker of an earlier release wants what it would use in 5 s."""
     want = Want(term=0, began_ms=0, holds=0, wants=9_000, needs=1, received=0, returned=0, owed=0)

@@ -8,8 +8,10 @@ import pytest
 
 from data_plane.disk.port import DiskFull
 from data_plane.log import layout
+from data_plane.log.checkpoint import CheckpointEntry
 from data_plane.log.identity import Identity, pack_identity, unpack_identity
-from data_plane.log.outcomes import PartitionDamaged, PartitionUnborn, ReplicaRejected
+from data_plane.log.outcomes import DamagedRange, PartitionDamaged, PartitionUnborn, ReplicaRejected
+from data_plane.log.partition_log import PartitionLog
 from data_plane.log.recovered_epochs import read_epochs
 from data_plane.log.sidecar import HEADER_BYTES
 from data_plane.testkit.disk import DiskFaults, SimDisk
@@ -99,6 +101,28 @@ def test_a_good_stamp_that_does_not_follow_the_one_before_is_a_torn_tail(changed
     report = Miniature(disk, tail_bytes=0).reports[0]
     assert (report.log_end_offset, report.durable_end_offset, report.damage) == (8, 8, ())
     assert report.torn_tail_bytes == SIZE
+
+
+@pytest.mark.parametrize("generation", [1, 2], ids=["its own", "of the replica before"])
+def test_a_checkpoint_bounds_only_the_replica_that_it_was_taken_of(generation: int) -> None:
+    disk, _ = stopped(checkpointed=2, after=0)
+    data = inode(disk, f"{LAST}.log").data
+    data[100] ^= 1
+    damaged = (DamagedRange(6, 8, "a batch that is not there any more"),)
+    entry = CheckpointEntry(
+        where=where(),
+        replica_generation=generation,
+        recovery_point=4,
+        high_watermark=4,
+        log_start_offset=0,
+        first_sequence=1_000,
+        damage=damaged,
+    )
+    _, report = PartitionLog.recover(disk, DIRECTORY, SMALL, checkpoint_entry=entry, replay=[], clean=False)
+    if generation == 1:
+        assert report.durable_end_offset == 4 and report.damage[0].first_offset == 0
+    else:
+        assert (report.durable_end_offset, report.log_end_offset, report.damage) == (0, 0, ())
 
 
 def test_what_follows_a_torn_batch_goes_with_it() -> None:

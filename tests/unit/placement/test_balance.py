@@ -1,7 +1,7 @@
 """Evening out: every skew below its bound where that is possible, little is moved, and what is balanced stays."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from data_plane.placement.balance import (
     AIM_PERCENT,
     TRIGGER_PERCENT,
+    _State,
     rebalance,
     skew_after,
     skew_of,
@@ -246,6 +247,27 @@ def test_leaderships_that_change_together_are_not_begun_where_one_does_not_fit(
     for fewer in range(together):
         found = rebalance(held, brokers, fewer, leaders_only=True)
         assert skew_of(carried_out(held, found.moves), brokers) == found.before, f"{fewer} moves at most"
+
+
+@pytest.mark.pure  # it looks at how often a step was refused
+def test_a_plan_that_takes_no_more_is_not_searched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each search for a step goes over all brokers, and a plan of a large cluster is made inside a request."""
+    refused: list[int] = []
+    takes = _State.takes
+
+    def noted(state: _State, indices: Iterable[int]) -> bool:
+        fits = takes(state, indices)
+        refused.extend([] if fits else [1])
+        return fits
+
+    monkeypatch.setattr(_State, "takes", noted)
+    brokers = views(9)
+    held = weighed(
+        [(number % 3 + 1, number % 9 + 1) for number in range(3, 183) if number % 9 > 2], [7, 90], [50, 3, 11]
+    )
+    found = rebalance(held, brokers, 20, leaders_only=True)
+    assert 15 <= len(found.moves) <= 20
+    assert len(refused) <= 2, "a leadership, and a chain"
 
 
 def weight(partitions: Sequence[PlacedPartition], brokers: Sequence[BrokerView]) -> float:

@@ -8,6 +8,7 @@ import pytest
 
 from data_plane.node.membership.controller_questions import ControllerStream, QuestionKind, answer_questions
 from data_plane.node.ports import CallFailed, ConnectionLost
+from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameError
 from penstock.contract.ids import BrokerId
 
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.pure  # views, connections and callers are stand-ins
 
 ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 REFUSED = b"-"
+REFUSAL = CallFailed(ErrorCode.INVALID_REQUEST, "a broker of another version offers no such stream")
 LATE_MS = 10
 
 
@@ -46,7 +48,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
-        self.frames: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.frames: asyncio.Queue[bytes | Exception] = asyncio.Queue()
         self.closed = False
 
     async def send(self, frame: bytes) -> None:
@@ -56,8 +58,8 @@ class Wire:
 
     async def receive(self) -> bytes:
         frame = await self.frames.get()
-        if frame is None:
-            raise ConnectionLost("over")
+        if isinstance(frame, Exception):
+            raise frame
         return frame
 
     def close(self) -> None:
@@ -71,7 +73,8 @@ class Asker:
         self.wires: list[Wire] = []
         self.connected: list[int] = []
         self.asked_here: list[str] = []
-        self.reachable = True
+        self.failure: Exception | None = None
+        """Raised instead of a connection."""
         brokers = {
             broker: SimpleNamespace(record=SimpleNamespace(broker_id=broker, peer_address=f"broker-{broker}"))
             for broker in (ME, OTHER)
@@ -85,12 +88,12 @@ class Asker:
     async def connect(self, peer: Any, method: str, timeout_ms: int) -> Wire:
         assert (method, timeout_ms) == (KIND.method, 1_000)
         self.connected.append(peer.broker)
-        if not self.reachable:
-            raise ConnectionLost("away")
+        if self.failure is not None:
+            raise self.failure
         self.wires.append(Wire())
         return self.wires[-1]
 
-    async def ask(self, question: str, *answers: bytes | None) -> str | None:
+    async def ask(self, question: str, *answers: bytes | Exception) -> str | None:
         await self.stream.connect()
         for answer in answers:
             self.wires[-1].frames.put_nowait(answer)
@@ -135,7 +138,11 @@ def test_a_stream_to_who_was_the_controller_ends() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("answers", [(), (b"garbage",), (None,)], ids=["late", "garbage", "ended"])
+@pytest.mark.parametrize(
+    "answers",
+    [(), (b"garbage",), (ConnectionLost("over"),), (REFUSAL,)],
+    ids=["late", "garbage", "ended", "not served"],
+)
 def test_without_an_answer_the_stream_ends_so_that_a_late_one_is_taken_for_no_other(answers: Any) -> None:
     async def story() -> None:
         asker = Asker()
@@ -159,12 +166,13 @@ def test_a_refusal_is_no_answer_and_the_stream_stays(answer: bytes) -> None:
     asyncio.run(story())
 
 
-def test_a_controller_that_cannot_be_reached_is_tried_again_at_the_next_question() -> None:
+@pytest.mark.parametrize("failure", [ConnectionLost("away"), REFUSAL], ids=["away", "not served"])
+def test_a_controller_that_cannot_be_asked_is_tried_again_at_the_next_question(failure: Exception) -> None:
     async def story() -> None:
         asker = Asker()
-        asker.reachable = False
+        asker.failure = failure
         assert await asker.ask("1a") is None
-        asker.reachable = True
+        asker.failure = None
         assert await asker.ask("1b", b"1b=yes") == "yes"
         assert asker.connected == [OTHER, OTHER]
 
@@ -180,7 +188,7 @@ def test_questions_of_a_stream_are_answered_in_their_order_and_refusals_too() ->
 
         wire: Any = Wire()
         caller: Any = SimpleNamespace(identity=SimpleNamespace(broker_id=OTHER))
-        for frame in (b"?2a", b"?2b", None):
+        for frame in (b"?2a", b"?2b", ConnectionLost("over")):
             wire.frames.put_nowait(frame)
         with pytest.raises(ConnectionLost):
             await answer_questions(KIND, asked, caller, wire)
