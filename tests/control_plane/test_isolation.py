@@ -508,7 +508,9 @@ def _like(thing: str) -> str:
 
 def _without_ids(answer: Answer, things: dict[str, str]) -> tuple[int, str]:
     said = json.dumps(answer.body)
-    for thing in things.values():
+    for thing in sorted(
+        things.values(), key=len, reverse=True
+    ):  # a short one may stand at the end of a long one
         said = said.replace(thing, "…")
     return answer.status, said
 

@@ -168,7 +168,12 @@ BUGS = (
         rule="RL122",
         target="data_plane.log.journal_record:pack_head",
         wrong=_no_mark,
-        finders=(Check(test=test_journal.test_a_bad_payload_below_the_durable_mark_is_named),),
+        finders=(
+            Check(
+                test=test_journal.test_a_bad_payload_below_the_durable_mark_is_named,
+                arguments=lambda: {"bad": 1},
+            ),
+        ),
     ),
     PlantedBug(
         name="damaged files are removed",
