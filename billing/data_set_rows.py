@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from billing.data_sets import Manifest
 
 FETCHED_BYTES_MAX = 256 * 2**20
-"""Of files in a bucket that are read together: they come whole. In a folder only the tenant's parts are read."""
+"""Bytes of a bucket's files that are read together: they come whole. In a folder only the tenant's parts are read."""
 _TRIES = 2
 """A run may go while its files are read; then those of the newest one are."""
 T = TypeVar("T")

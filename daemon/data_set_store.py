@@ -362,7 +362,7 @@ def _remove_but(run: Path, kept: set[str]) -> None:
 
 
 def _remove_whole(run: Path) -> None:
-    """By rename: a run is never seen in part. What was renamed is deleted with all that was before."""
+    """Rename it, so that it is never seen in part. All that was renamed is deleted together."""
     gone = run.with_name(f"{_GONE}{run.name}-{os.getpid()}-{time.monotonic_ns()}")
     try:
         run.rename(gone)

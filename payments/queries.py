@@ -48,7 +48,7 @@ def receivable_of(invoice: Invoice) -> Receivable:
 
 
 def bank_reference(invoice: Invoice) -> str:
-    """What to name when it is paid by bank; empty: the settings say no bank account to pay to."""
+    """The reference to name when it is paid by bank; empty: the settings say no bank account to pay to."""
     return invoice.payment_reference if config.current().invoices.bank_lines else ""
 
 

@@ -1,4 +1,4 @@
-"""What payments know of Stripe's objects, and how its refusals are distinguished. Amounts are minor units, as it
+"""Stripe's objects as payments know them, and how its refusals are distinguished. Amounts are minor units, as it
 counts.
 """
 

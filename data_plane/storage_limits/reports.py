@@ -36,7 +36,7 @@ class Report:
     epoch: int
     """Of the controller that it is meant for."""
     sequence: int
-    """Of the sender's reports: the answer names it."""
+    """Number among the sender's reports: the answer names it."""
     kept: Sequence[Kept]
     """Of partitions that it leads, whose size is another one since it was reported."""
     whole: bool

@@ -39,7 +39,7 @@ class BudgetOffice:
         self._books = ControllerBooks(view, seated=seated, confident=confident, begin=self._begin)
         self._books_begun = 0
         self._epoch = 0
-        """Of the controller, in the term of the books."""
+        """The controller's epoch in the term of the books."""
         self._written: dict[TenantId, tuple[int, BudgetUseRecord]] = {}
         """By tenant, the revision and value that these books wrote last."""
         self._one_by_one = asyncio.Lock()

@@ -89,7 +89,9 @@ def test_a_last_segment_without_a_good_stamp_leaves_the_end_to_the_one_before() 
 
 
 def test_a_directory_holds_segments_once_one_partition_has_some() -> None:
-    disk = SimDisk(Miniature().disk.medium)  # type: ignore[attr-defined]
+    medium = Miniature().disk
+    assert isinstance(medium, SimDisk)
+    disk = SimDisk(medium.medium)
     disk.make_directories(f"{layout.TOPICS}/no partition")
     disk.open(f"{layout.TOPICS}/no partition/{0:020d}.log", create=True).close()
     disk.make_directories(DIRECTORY)

@@ -524,7 +524,8 @@ def test_a_kept_epoch_counts_only_where_the_log_ends(batches_left: int, pairs: l
     disk, miniature = leading_without_a_record()
     for epoch in (5, 7):
         miniature.append(epoch=epoch, batch=made_batch(2))
-    assert read_epochs(disk, DIRECTORY).pairs() == [(2, 0), (5, 6), (7, 8)]  # type: ignore[union-attr]
+    epochs = read_epochs(disk, DIRECTORY)
+    assert epochs is not None and epochs.pairs() == [(2, 0), (5, 6), (7, 8)]
     miniature.log.start_epoch(9)
     disk.kill()
     del inode(disk, f"{LAST}.stamps").data[HEADER_BYTES + STAMP_BYTES * batches_left :]
