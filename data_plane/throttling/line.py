@@ -1,7 +1,8 @@
-"""Those who wait until a pace is clear, in the order in which they came.
+"""Calls and streams that wait until a pace is clear, each kind in the order in which they came.
 
-Only the first one goes, and lets in what it takes before the next one looks. So many who wait take turns, and no one
-takes what another is waiting for. Times are monotonic milliseconds.
+Only the first one goes, and lets in what it takes before the next one looks. While calls and streams wait, they go in
+turn: however many streams a tenant has, its calls are answered, and no flood of calls stops its streams. Times are
+monotonic milliseconds.
 """
 
 from collections.abc import Callable
@@ -10,40 +11,60 @@ Wake = Callable[[], None]
 
 
 class Line:
-    """Each one is known by what wakes them, which is called when they become the first."""
+    """Each one is known by what wakes it, which is called when it becomes the first."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Wake, None] = {}
+        self._calls: dict[Wake, None] = {}
+        self._streams: dict[Wake, None] = {}
+        self._call_is_next = True
+        """While both wait."""
         self._waited_ms = 0.0
         self._since_ms = 0.0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._calls) + len(self._streams)
+
+    @property
+    def calls(self) -> int:
+        return len(self._calls)
+
+    @property
+    def before_a_call(self) -> int:
+        """How many go before a call that comes now."""
+        streams = self.calls + (0 if self._call_is_next else 1)
+        return self.calls + min(len(self._streams), streams)
 
     def is_first(self, wake: Wake) -> bool:
-        return next(iter(self._waiting), None) == wake
+        return self._first() == wake
 
-    def join(self, wake: Wake, now_ms: float) -> None:
-        """To the end. Who joins must leave."""
-        if not self._waiting:
+    def join(self, wake: Wake, now_ms: float, *, is_call: bool = False) -> None:
+        """To the end of its kind. What joins must leave."""
+        if not self:
             self._since_ms = now_ms
-        self._waiting[wake] = None
+        (self._calls if is_call else self._streams)[wake] = None
 
     def leave(self, wake: Wake, now_ms: float) -> None:
         """Also when what was waited for is not wanted any more."""
         was_first = self.is_first(wake)
-        self._waiting.pop(wake, None)
-        if not self._waiting:
+        if was_first:
+            self._call_is_next = wake not in self._calls
+        self._calls.pop(wake, None)
+        self._streams.pop(wake, None)
+        if not self:
             self._waited_ms += now_ms - self._since_ms
         elif was_first:
             self.wake_first()
 
     def wake_first(self) -> None:
         """The pace may be clear earlier than the first one knows."""
-        for wake in self._waiting:
-            wake()
-            return
+        first = self._first()
+        if first is not None:
+            first()
 
     def waited_ms(self, now_ms: float) -> float:
         """In all, for how long some one has waited."""
-        return self._waited_ms + (now_ms - self._since_ms if self._waiting else 0.0)
+        return self._waited_ms + (now_ms - self._since_ms if self else 0.0)
+
+    def _first(self) -> Wake | None:
+        goes = self._calls if self._calls and (self._call_is_next or not self._streams) else self._streams
+        return next(iter(goes), None)

@@ -6,9 +6,7 @@ from dataclasses import fields
 from enum import IntEnum
 from pathlib import Path
 
-from data_plane.node.admission.processor_time import CALL_WAIT_MS_MAX as PROCESSOR_CALL_WAIT_MS_MAX
 from data_plane.node.leasing.pacing import FLOOR
-from data_plane.node.serving.request_turns import CALL_WAIT_MS_MAX
 from data_plane.throttling.attempts import ONCE_MS_MIN
 from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX
 from docs.reference.markdown import code, page, said_of, table
@@ -164,17 +162,19 @@ _OUTCOMES = {
     "requests_per_s": (
         "brokers, all together, from feature level 2 on",
         "A frame of a stream waits for its turn, and its stream takes no further one meanwhile. A call waits up to "
-        f"{CALL_WAIT_MS_MAX // 1000} s; one whose turn is further away is refused: `THROTTLED` with the milliseconds "
-        "after which it clears. All of a tenant wait in one line at each broker. Signs of life of groups' members "
-        "neither wait nor are refused, and count where they would not have to wait.",
+        f"{limits.CALL_WAIT_MS_MAX // 1000} s; one whose turn is further away is refused: `THROTTLED` with the "
+        "milliseconds after which it clears. All of a tenant wait in one line at each broker, where calls and streams "
+        "go in turn. Signs of life of groups' members neither wait nor are refused, and count where they would not "
+        "have to wait.",
     ),
     "broker_processor_ms_per_s": (
         "each broker for itself, from feature level 2 on",
         "A frame of a stream waits for its turn, and its stream takes no further one meanwhile; pushes to consumers "
         "wait likewise. A call waits up to "
-        f"{PROCESSOR_CALL_WAIT_MS_MAX // 1000} s, and is then refused: `THROTTLED` with the limit, who else waits and "
-        "the milliseconds after which it clears. Work is counted when it is done, with the processor time that it took "
-        "on the broker's event loop. Signs of life of groups' members neither wait nor are refused, and count.",
+        f"{limits.CALL_WAIT_MS_MAX // 1000} s for this limit and `requests_per_s` together, and is then refused: "
+        "`THROTTLED` with the limit, who else waits and the milliseconds after which it clears. Calls and streams go "
+        "in turn. Work is counted when it is done, with the processor time that it took on the broker's event loop. "
+        "Signs of life of groups' members neither wait nor are refused while they are not too many, and count.",
     ),
     "connection_attempts_per_s": (
         "each broker for itself, from feature level 2 on",

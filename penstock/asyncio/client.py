@@ -19,7 +19,7 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
-from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, too_late
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import GroupDescription, GroupSummary
@@ -349,13 +349,15 @@ class Client:
         self._runtime.check()
         self._runtime.start()
         deadline = self._runtime.now_ms() + timeout * 1000
+        heard: PenstockError | None = None
         try:
             call = next(conversation)
             while True:
                 left = (deadline - self._runtime.now_ms()) / 1000
                 if left <= 0:
-                    raise TimedOut(f"no broker answered as asked within {timeout:g} s")
-                if call is None:
+                    raise too_late(timeout, heard)
+                if isinstance(call, PenstockError):
+                    heard = call
                     await asyncio.sleep(PAUSE_MS / 1000)
                     call = next(conversation)
                 else:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
 from penstock.client.arguments import topic_name
-from penstock.client.core import unavailable
 from penstock.client.messages import HeaderList
 from penstock.client.producing.accumulator import Route
 from penstock.client.producing.delivery import flush_timeout_after
@@ -193,7 +192,7 @@ class Producer(Generic[_Value, _Key]):
             runtime.signal()
             if not await runtime.wait(deadline):
                 if route is None:
-                    raise unavailable(runtime.core.topic_waits(topic))
+                    raise runtime.core.topic_waits(topic)
                 raise accumulator.buffer_full()
 
     async def flush(self, timeout: float | None = None) -> None:

@@ -17,7 +17,7 @@ from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
-from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, too_late
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import GroupDescription, GroupSummary
@@ -312,13 +312,15 @@ class Client:
         """Hold a conversation to its end, or until the time is up."""
         self._runtime.check()
         deadline = now_ms() + timeout * 1000
+        heard: PenstockError | None = None
         try:
             call = next(conversation)
             while True:
                 left = (deadline - now_ms()) / 1000
                 if left <= 0:
-                    raise TimedOut(f"no broker answered as asked within {timeout:g} s")
-                if call is None:
+                    raise too_late(timeout, heard)
+                if isinstance(call, PenstockError):
+                    heard = call
                     time.sleep(PAUSE_MS / 1000)
                     call = next(conversation)
                 else:

@@ -19,7 +19,6 @@ from penstock.client.consuming.fetch_position import (
 )
 from penstock.client.consuming.malformed import OnMalformed, skipped_batch
 from penstock.client.consuming.polling import PolledMessages, TopicWait
-from penstock.client.core import unavailable
 from penstock.client.groups.assignment import RebalanceKind
 from penstock.client.groups.member import CLOSE_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
@@ -157,7 +156,7 @@ class Consumer:
                 self._runtime.wake()
                 if not self._runtime.wait(deadline, looked_at):
                     if self._topic_wait.in_vain(unknown, timeout, now_ms()):
-                        raise unavailable(self._runtime.core.topic_waits(str(unknown)))
+                        raise self._runtime.core.topic_waits(str(unknown))
                     if self._core.member is not None:
                         self._core.member.raise_if_unreachable(now_ms())
                     return []
@@ -370,7 +369,7 @@ class Consumer:
             if unknown is None:
                 return
             if not self._runtime.wait(deadline):
-                raise unavailable(self._runtime.core.topic_waits(unknown))
+                raise self._runtime.core.topic_waits(unknown)
 
     # ---- the end ------------------------------------------------------------------------------------------------
 

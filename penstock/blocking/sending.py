@@ -9,7 +9,7 @@ from librt.time import time
 from penstock.blocking.delivery import Delivery
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.arguments import topic_name
-from penstock.client.core import ClientCore, unavailable
+from penstock.client.core import ClientCore
 from penstock.client.messages import HeaderList
 from penstock.client.producing.producer import ProducerCore
 from penstock.client.serialization import MessageSerializer, time_of_message
@@ -95,7 +95,7 @@ class MessageSender:
                 runtime.wake()
                 if not runtime.wait(deadline):
                     if route is None:
-                        raise unavailable(runtime.core.topic_waits(topic))
+                        raise runtime.core.topic_waits(topic)
                     raise accumulator.buffer_full()
 
     def check(self) -> None:

@@ -16,16 +16,16 @@ from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch
 from penstock.client.cluster_view import ClusterView, TopicView
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.metadata_watches import MetadataWatches
-from penstock.client.outage import Outage, each_of
+from penstock.client.outage import Outage
 from penstock.client.ports import BrokerRequest, OnAnswer, OnFailure, StreamOwner, UnencodedFrame
 from penstock.client.producing.batch import ProducerBatch, ReceiptsLedger
 from penstock.client.producing.producer import ProducerCore
 from penstock.client.refusals import final
-from penstock.client.requests import BrokerRequests
+from penstock.client.requests import BrokerRequests, unanswered
 from penstock.client.settings import ConsumerSettings, ProducerSettings
 from penstock.client.timing import NEVER
 from penstock.contract import methods
-from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, UsedAfterFork
+from penstock.contract.errors import InvalidRequest, PenstockError, UsedAfterFork
 from penstock.contract.frames import FrameError
 from penstock.contract.v1 import log_pb2
 
@@ -357,13 +357,14 @@ class ClientCore:
             self._interest_changed = True
             self.attend()
 
-    def topic_waits(self, name: str) -> str:
+    def topic_waits(self, name: str) -> PenstockError:
         """Why a topic is not known yet, for a caller that waited too long."""
         asked = self._topics_asked.get(name)
-        tried = each_of(asked.errors) if asked is not None else ""
-        if not tried:
-            tried = f"no answer from {', '.join(self._addresses())}"
-        return f"{name}: no broker described its partitions ({tried})"
+        return unanswered(
+            f"{name}: no broker described its partitions",
+            asked.errors if asked is not None else {},
+            f"no answer from {', '.join(self._addresses())}",
+        )
 
     def refresh(self, now: float) -> None:
         """Ask for the metadata of all topics in use, soon and not too often."""
@@ -427,8 +428,3 @@ class ClientCore:
                 self.view.forget(name)
         self.changed = True
         self.attend()
-
-
-def unavailable(message: str) -> BrokerUnavailable:
-    """What a caller gets that waited in vain for a first answer."""
-    return BrokerUnavailable(f"{message}; check the bootstrap addresses and whether the brokers run")

@@ -30,8 +30,8 @@ class BrokerRequest:
     attempts: int = 0
     token: int = -1
     address: str = ""
-    errors: dict[str, str] = field(default_factory=dict)
-    """Last failure by address, for the message when all is lost."""
+    errors: dict[str, PenstockError] = field(default_factory=dict)
+    """Last failure by address, for the error when all is lost."""
 
 
 class UnencodedFrame(Protocol):

@@ -139,4 +139,4 @@ def _unless_final(error: PenstockError) -> Conversation[None]:
     """Wait a little, or raise what waiting does not cure."""
     if not metadata_may_be_newer(error) and (final(error) or not error.retriable):
         raise error
-    yield None
+    yield error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 from penstock.client.actions import StartCall
@@ -9,12 +10,13 @@ from penstock.client.outage import each_of
 from penstock.client.ports import BrokerRequest, Connections
 from penstock.client.refusals import final, refusal
 from penstock.client.timing import NEVER, Backoff
-from penstock.contract.errors import BrokerUnavailable, PenstockError
+from penstock.contract.errors import BrokerUnavailable, PenstockError, Throttled
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 
-_TRY_MS_FIRST = 1_500
+_TRY_MS_FIRST = CALL_WAIT_MS_MAX + 500
 _TRY_MS_LONGEST = 10_000
 """A broker that is stopped or out of reach does not answer and does not refuse: the next one is asked after this
-time.
+time. One that lets the call wait for its tenant's limits answers before.
 """
 
 
@@ -50,7 +52,7 @@ class BrokerRequests:
     def _ask(self, request: BrokerRequest, now: float) -> None:
         address = self._core.address_for(request.broker)
         if address is None:
-            request.errors["metadata"] = f"broker {request.broker} is not registered"
+            request.errors["metadata"] = BrokerUnavailable(f"broker {request.broker} is not registered")
             if request.once:
                 self._waiting.remove(request)
                 request.on_failure(self._too_late(request), now)
@@ -106,7 +108,11 @@ class BrokerRequests:
         if request.once:
             request.on_failure(error, now)
             return
-        request.errors[request.address] = error.message
+        if code is not None or now < request.deadline:
+            request.errors[request.address] = error
+        else:
+            # The try was shorter than others: what the broker answered before says more.
+            request.errors.setdefault(request.address, error)
         self._waiting.append(request)
         self._again(request, now)
 
@@ -115,8 +121,14 @@ class BrokerRequests:
         request.retry_at = now + (self._backoff.delay_ms(rounds) if rounds else 10.0)
 
     def _too_late(self, request: BrokerRequest) -> PenstockError:
-        tried = each_of(request.errors)
-        return BrokerUnavailable(
-            f"no broker answered {request.method.rsplit('/', 1)[-1]} in time"
-            f" ({tried or 'no answer yet'}); check the bootstrap addresses and whether the brokers run"
-        )
+        method = request.method.rsplit("/", 1)[-1]
+        return unanswered(f"no broker answered {method} in time", request.errors, "no answer yet")
+
+
+def unanswered(what: str, errors: Mapping[str, PenstockError], otherwise: str) -> PenstockError:
+    """The error of a caller that waited in vain, made of what came by address: `Throttled` if a broker throttles, for
+    that one runs. `otherwise`: what is said when nothing came."""
+    tried = each_of({address: error.message for address, error in errors.items()}) or otherwise
+    if any(isinstance(error, Throttled) for error in errors.values()):
+        return Throttled(f"{what} ({tried})")
+    return BrokerUnavailable(f"{what} ({tried}); check the bootstrap addresses and whether the brokers run")

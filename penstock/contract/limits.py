@@ -62,6 +62,9 @@ Connections without a call are bounded together: half of the broker's file descr
 STREAMS_PER_CONNECTION_MAX: Final = 100
 """Streams and calls open on one connection; further ones wait in the client. The SDK opens another one before,
 and at most 16 to one broker."""
+CALL_WAIT_MS_MAX: Final = 1_000
+"""What a call may wait at a broker for its tenant's requests and processor time, both together. Then it is refused as
+`THROTTLED`: clients wait longer than this for an answer, so they know why they got none."""
 FIRST_REQUEST_MS_MAX: Final = 10_000
 """What a call may take to send its request, once it is admitted; then it ends."""
 REFUSED_BATCHES_PER_S_MAX: Final = 1_000

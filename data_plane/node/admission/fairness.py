@@ -115,13 +115,18 @@ class Fairness:
         """The work, each step of it charged to the tenant; what it waits for is not."""
         return await _Charged(work(), self._clock, partial(self._spent, tenant), _no_pause)
 
-    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> int:
-        """`turn` for unmetered work, which is then `answered` in the same step. A `beat` is a heartbeat
-        of a group's member: it does not wait behind its tenant's questions, nor at its limit of processor time while
-        there are not too many. Raises `CallFailed` as `ProcessorTime.call` does.
+    async def turn_of_call(self, tenant: TenantId, wait_ms_max: float, *, beat: bool = False) -> int:
+        """`turn` for a call, which is then `answered` in the same step. A `beat` is a heartbeat of a group's member:
+        it does not wait behind its tenant's questions, nor at its limit of processor time while there are not too many.
+        Raises `CallFailed` when that limit makes it wait longer than `wait_ms_max`.
         """
         await (self._beats if beat else self._questions).turn(tenant)
-        return await (self._processor.beat if beat else self._processor.call)(tenant)
+        return await (self._processor.beat if beat else self._processor.call)(tenant, wait_ms_max)
+
+    async def turn_of_push(self, tenant: TenantId) -> None:
+        """`turn` for a push of a watch, which is then `answered` in the same step."""
+        await self._questions.turn(tenant)
+        await self._processor.frame(tenant, None, None)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
@@ -180,9 +185,12 @@ class TenantTurns:
         """`work` is begun when this is, so that a caller that is cancelled before leaves nothing behind."""
         return await self.fairness.charged(self.tenant, work)
 
-    async def asked(self, work: Callable[[], Awaitable[T]]) -> T:
-        """A question, begun in its turn, see `Fairness.answered`."""
-        await self.fairness.turn_of_question(self.tenant)
+    async def asked(self, work: Callable[[], Awaitable[T]], wait_ms_max: float | None = None) -> T:
+        """A question, begun in the turn of a call (`Fairness.turn_of_call`); None: in that of a push."""
+        if wait_ms_max is None:
+            await self.fairness.turn_of_push(self.tenant)
+        else:
+            await self.fairness.turn_of_call(self.tenant, wait_ms_max)
         return await self.fairness.answered(self.tenant, work)
 
 

@@ -1,4 +1,4 @@
-"""Waiting in the line of a pace: one after the other goes on when the pace is clear, in the order in which they came.
+"""Waiting in the line of a pace: one after the other goes on when the pace is clear, calls and streams in turn.
 `take_in_turn` awaits that, a `LineTurn` is asked for it.
 
 comes --it is the first, and the pace is clear--> goes on
@@ -23,8 +23,16 @@ _SOON_MS, _LOOK_MS = 0.1, 250.0
 class Waiting:
     """A frame in a line, or a call."""
 
-    def __init__(self, connection: Connection | None, sign: Callable[[], None] | None, now_ms: float) -> None:
+    def __init__(
+        self,
+        connection: Connection | None,
+        sign: Callable[[], None] | None,
+        now_ms: float,
+        *,
+        is_call: bool = False,
+    ) -> None:
         """`sign` is called every `SIGN_MS`."""
+        self.is_call = is_call
         self._connection = connection
         self._sign = sign
         self._sign_at_ms = now_ms + SIGN_MS
@@ -56,7 +64,7 @@ async def _taken(
 ) -> bool:
     """In the line of this pace until so much is let in there; False: there is another pace now, or none."""
     woken = waiting.woken
-    pace.line.join(woken.set, clock.monotonic_ms())
+    pace.line.join(woken.set, clock.monotonic_ms(), is_call=waiting.is_call)
     try:
         while pace_of() is pace:
             woken.clear()

@@ -6,7 +6,7 @@ what it may make up and one piece of work; while it is, its next pieces wait in 
     comes --the tenant is not ahead, and none of it waits--> goes on
     comes --else--> in the line --it is the first, and the time that was used has passed at the limit--> goes on
                                 --its client is gone--> away
-                                --a call, after CALL_WAIT_MS_MAX--> refused
+                                --a call, after `CALL_WAIT_MS_MAX` in all--> refused
 """
 
 import asyncio
@@ -17,13 +17,11 @@ from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.pace_lines import Waiting, take_in_turn
 from data_plane.node.ports import CallFailed, Clock, Connection
 from data_plane.node.stats import NodeStats
-from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX, Pace
+from data_plane.throttling.pacing import BURST_MS, Pace
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 
 PROCESSOR_RATE = "broker_processor_ms_per_s"
-CALL_WAIT_MS_MAX = HOLD_MS_MAX
-"""A call waits as long as a batch does at most: beyond it its client hears why it gets no answer."""
 OWED_MS_MAX = 10_000.0
 """A tenant waits no longer than this for what it has used, and one piece of work: its streams are not given up."""
 _UNITS = 1_000_000
@@ -87,27 +85,29 @@ class ProcessorTime:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
-    async def call(self, tenant: TenantId) -> int:
-        """The same for a call, which waits for CALL_WAIT_MS_MAX at most. Raises `CallFailed`."""
+    async def call(self, tenant: TenantId, wait_ms_max: float) -> int:
+        """The same for a call, which waits no longer than that. Raises `CallFailed`."""
         if self._passes(tenant):
             return 0
         began_ms = self._clock.monotonic_ms()
         try:
-            async with asyncio.timeout(CALL_WAIT_MS_MAX / 1000):
-                await self._turn(tenant, Waiting(None, None, began_ms))
+            async with asyncio.timeout(wait_ms_max / 1000):
+                await self._turn(tenant, Waiting(None, None, began_ms, is_call=True))
         except TimeoutError:
             self._refuse(tenant)
         finally:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
-    async def beat(self, tenant: TenantId) -> int:
+    async def beat(self, tenant: TenantId, wait_ms_max: float) -> int:
         """A heartbeat of a group's member neither waits nor is refused, until the tenant owes all that it can owe.
         Other work waits before it owes more than one piece: that is a flood of heartbeats, which waits as `call` does.
         """
         now_ms = self._clock.monotonic_ms()
         pace = self._pace(tenant, now_ms)
-        return await self.call(tenant) if pace is not None and pace.clears_in_ms(now_ms) >= OWED_MS_MAX else 0
+        if pace is None or pace.clears_in_ms(now_ms) < OWED_MS_MAX:
+            return 0
+        return await self.call(tenant, wait_ms_max)
 
     def _refuse(self, tenant: TenantId) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -119,7 +119,8 @@ class ProcessorTime:
         raise CallFailed(
             ErrorCode.THROTTLED,
             f"{PROCESSOR_RATE} of the tenant is reached: {self._used[tenant].ms_per_s} ms a second at this broker, all"
-            f" used, and {len(pace.line)} calls and streams wait; clears in {int(pace.clears_in_ms(now_ms)) + 1} ms",
+            f" used, and {pace.line.calls} calls and {len(pace.line) - pace.line.calls} streams wait; clears in"
+            f" {int(pace.clears_in_ms(now_ms)) + 1} ms",
         )
 
     def _passes(self, tenant: TenantId) -> bool:

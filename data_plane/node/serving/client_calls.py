@@ -23,6 +23,7 @@ from data_plane.node.tasks import Turn, in_turns
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import NO_PRODUCER_ID, TenantId, TopicId, TopicPartition
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 from penstock.contract.v1 import log_pb2 as pb
 
 _BEGINNING, _END = -2, -1
@@ -146,15 +147,22 @@ class ClientCalls:
     ) -> None:
         """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
         principal = self._gate.admit(caller)
-        await self._requests.of(principal.tenant, principal.key_id, principal.number).call()
+        waited_ms = await self._requests.of(principal.tenant, principal.key_id, principal.number).call()
         asked = parsed(pb.WatchMetadataRequest, request).topics
         require_few(len(asked), "topics")
         names = dict.fromkeys(asked)
-        await self._gate.during(principal, self._push_metadata(principal, names, push))
+        left_ms = max(0, CALL_WAIT_MS_MAX - waited_ms)
+        await self._gate.during(principal, self._push_metadata(principal, names, push, left_ms))
 
     async def _push_metadata(
-        self, principal: Principal, names: Collection[str], push: Callable[[bytes], Awaitable[None]]
+        self,
+        principal: Principal,
+        names: Collection[str],
+        push: Callable[[bytes], Awaitable[None]],
+        wait_ms_max: float,
     ) -> None:
+        """The first push waits no longer than that for its tenant's limits: a client takes a broker that sends none for
+        one that is stopped."""
         turns = self._fairness.of(principal.tenant)
         changed = asyncio.Event()
         changed.set()
@@ -175,7 +183,9 @@ class ClientCalls:
                 self._gate.check(principal)
                 unknown.intersection_update(self._missing(principal, unknown))
                 shown = [name for name in names if name not in unknown]
-                essence, response = await turns.asked(partial(self._shown, principal, shown))
+                essence, response = await turns.asked(
+                    partial(self._shown, principal, shown), None if pushed else wait_ms_max
+                )
                 if essence != pushed:
                     pushed = essence
                     await push(response)

@@ -15,6 +15,7 @@ from data_plane.node.serving.key_reports import KeyReports
 from data_plane.node.serving.record_deletion import RecordDeletion
 from data_plane.node.serving.request_turns import RequestTurns
 from penstock.contract import methods
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +40,9 @@ def client_service(parts: ClientParts, gate: Gate, fairness: Fairness, requests:
         counted = requests.of(principal.tenant, principal.key_id, principal.number)
         if beat:
             counted.beat()
-        else:
-            await counted.call()
-        counted.delayed(await fairness.turn_of_question(principal.tenant, beat=beat))
+        waited_ms = 0 if beat else await counted.call()
+        left_ms = max(0, CALL_WAIT_MS_MAX - waited_ms)
+        counted.delayed(await fairness.turn_of_call(principal.tenant, left_ms, beat=beat))
 
     calls: dict[str, CallHandler] = {
         methods.METADATA: parts.calls.metadata,

@@ -6,15 +6,18 @@ consume. What a client says to keep going is none: credit, and closing partition
     comes --the pace is clear, and none waits--> goes on
     comes --else--> in the line --it is the first, and the pace is clear--> goes on
                                 --its client is gone--> away, and its frame with it
+                                --a call, after `CALL_WAIT_MS_MAX`--> refused
     comes --a call, and the line is too long--> refused
 
-All of a tenant wait in one line at each broker, so calls do not overtake streams, nor streams calls. A stream whose
-frame waits reads no further one: its client's connection fills, and the client waits. It hears meanwhile that
-the broker is there, or it would take the stream for a broken one and begin at the end of the line once more.
+All of a tenant wait in one line at each broker, in which calls and streams go in turn. A stream whose frame waits reads
+no further one: its client's connection fills, and the client waits. It hears meanwhile that the broker is there, or it
+would take the stream for a broken one and begin at the end of the line once more.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import NoReturn
 
 from data_plane.leases.terms import LimitKey
 from data_plane.node.admission.pace_lines import Waiting, take_in_turn
@@ -25,9 +28,7 @@ from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import Pace
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
-
-CALL_WAIT_MS_MAX = 1_000
-"""A call that would wait longer is refused: its client decides earlier what to do, and nothing of it is kept here."""
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 
 
 class RequestTurns:
@@ -120,29 +121,40 @@ class KeyRequests:
         """Another limit of the tenant made one of these requests wait."""
         self._throttled(waited_ms)
 
-    async def call(self) -> None:
-        """Count a call when its turn comes. Raises `CallFailed` if that is too far away: when it comes, and once more
-        when it goes on from its principal's line to the tenant's, which may be longer then."""
+    async def call(self) -> int:
+        """Count a call when its turn comes, and answer for how many ms it waited. Raises `CallFailed` if its turn is
+        too far away: when it comes, once more when it goes on from its principal's line to the tenant's, which may be
+        longer then, and when it has waited CALL_WAIT_MS_MAX, for the rate may have become another one."""
         if self.passes():
-            return
+            return 0
         self._check_soon(self._own_pace())
         self._check_soon(self._pace())
-        await self._wait(None, None, is_call=True)
+        try:
+            async with asyncio.timeout(CALL_WAIT_MS_MAX / 1000):
+                return await self._wait(None, None, is_call=True)
+        except TimeoutError:
+            paces = [pace for pace in (self._own_pace(), self._pace()) if pace is not None]
+            if paces:
+                self._refuse(max(paces, key=self._call_waits_ms))
+            return CALL_WAIT_MS_MAX  # the limit was lifted in this moment
 
     def _check_soon(self, pace: Pace | None) -> None:
-        if pace is None:
-            return
-        now_ms = self._clock.monotonic_ms()
-        wait_ms = pace.judged_wait_ms(len(pace.line) * REQUEST_UNITS, now_ms)
-        if wait_ms > CALL_WAIT_MS_MAX:
-            pace.refused += 1
-            self._stats.requests_refused += 1
-            self._stats.limit_refusals.note(self._limit.tenant, of_whom(REQUEST_RATE, pace.principal))
-            raise CallFailed(
-                ErrorCode.THROTTLED,
-                f"requests_per_s of {pace.whose} is reached: {_per_s(pace)} of it at this broker now, all used;"
-                f" clears in {int(wait_ms) + 1} ms",
-            )
+        if pace is not None and self._call_waits_ms(pace) > CALL_WAIT_MS_MAX:
+            self._refuse(pace)
+
+    def _call_waits_ms(self, pace: Pace) -> float:
+        """How long a call waits that comes now."""
+        return pace.judged_wait_ms(pace.line.before_a_call * REQUEST_UNITS, self._clock.monotonic_ms())
+
+    def _refuse(self, pace: Pace) -> NoReturn:
+        pace.refused += 1
+        self._stats.requests_refused += 1
+        self._stats.limit_refusals.note(self._limit.tenant, of_whom(REQUEST_RATE, pace.principal))
+        raise CallFailed(
+            ErrorCode.THROTTLED,
+            f"requests_per_s of {pace.whose} is reached: {_per_s(pace)} of it at this broker now, all used;"
+            f" clears in {int(self._call_waits_ms(pace)) + 1} ms",
+        )
 
     async def frame(
         self, connection: Connection | None = None, sign: Callable[[], None] | None = None
@@ -154,9 +166,9 @@ class KeyRequests:
 
     async def _wait(
         self, connection: Connection | None, sign: Callable[[], None] | None, *, is_call: bool
-    ) -> None:
+    ) -> int:
         began_ms = self._clock.monotonic_ms()
-        waiting = Waiting(connection, sign, began_ms)
+        waiting = Waiting(connection, sign, began_ms, is_call=is_call)
         if connection is not None:
             connection.when_gone(waiting.woken.set)
         try:
@@ -176,6 +188,7 @@ class KeyRequests:
             waited_ms = int(self._clock.monotonic_ms() - began_ms)
             self._stats.requests_throttled_ms += waited_ms
             self._throttled(waited_ms)
+        return waited_ms
 
 
 def _give_back(pace: Pace | None) -> None:

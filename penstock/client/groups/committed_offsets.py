@@ -59,7 +59,7 @@ def ask_committed(
 
     def failed(error: PenstockError, now: float) -> None:
         nonlocal failures
-        calls.forget_coordinator()
+        calls.not_answered(error)
         if final(error) or now >= deadline:
             committed.error, committed.done = error, True
             core.changed = True

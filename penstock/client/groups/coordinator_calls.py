@@ -10,7 +10,7 @@ from penstock.client.ports import BrokerRequest, Network, OnAnswer, OnFailure
 from penstock.client.refusals import final, refusal
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import PenstockError, Throttled
 from penstock.contract.v1 import groups_pb2 as pb
 
 CALL_MS = 3_000
@@ -61,9 +61,10 @@ class CoordinatorCalls:
         )
         self._core.attend()
 
-    def forget_coordinator(self) -> None:
-        """It refused or did not answer: look for it again."""
-        self._coordinator = None
+    def not_answered(self, error: PenstockError) -> None:
+        """The coordinator refused or did not answer: look for it again, unless it throttles, for then it is there."""
+        if not isinstance(error, Throttled):
+            self._coordinator = None
 
     def step(self, now: float) -> None:
         due = [call for call in self._waiting if call.not_before <= now]

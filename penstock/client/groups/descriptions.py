@@ -156,7 +156,7 @@ def _unless_final(error: PenstockError) -> Conversation[None]:
     """Wait a little, or raise what waiting does not cure."""
     if final(error) or not error.retriable:
         raise error
-    yield None
+    yield error
 
 
 def _summary(group: pb.GroupSummary) -> GroupSummary:

@@ -318,7 +318,7 @@ class GroupMember:
             self._heartbeat_at = NEVER
             self._core.changed = True
         else:
-            self._calls.forget_coordinator()
+            self._calls.not_answered(error)
             self._heartbeat_at = now + self._backoff.delay_ms(self._failures)
 
     # ---- partitions -------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ class GroupMember:
             elif final(error):
                 self._heartbeat_refused(error, now)
             else:
-                self._calls.forget_coordinator()
+                self._calls.not_answered(error)
             self._core.attend()
 
         self._calls.ask("fetch", request, now, answered, failed)

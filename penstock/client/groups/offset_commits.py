@@ -135,7 +135,7 @@ class OffsetCommits:
                 commit.error = error
                 commit.failures += 1
                 commit.retry_at = min(now + self._backoff.delay_ms(commit.failures), commit.deadline)
-                self._calls.forget_coordinator()
+                self._calls.not_answered(error)
             self._core.attend()
 
         self._calls.ask("commit", request, now, answered, failed)

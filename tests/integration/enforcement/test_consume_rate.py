@@ -1,10 +1,12 @@
 """A tenant's consume rate on real brokers: it is reached and kept by one partition and by three, and no one else is
-slowed. And its rate of requests, and how fast its connections begin."""
+slowed. And its rate of requests, its limit of processor time, and how fast its connections begin."""
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,7 +18,7 @@ from data_plane.node.serving.read_turns import READ_MS
 from data_plane.throttling.pacing import BURST_MS
 from penstock import Client
 from penstock.contract import methods
-from penstock.contract.errors import ErrorCode
+from penstock.contract.errors import ErrorCode, Throttled
 from penstock.rules.principal_limits import PrincipalLimits
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import with_key
@@ -193,6 +195,50 @@ def test_a_service_account_is_kept_to_its_own_rates_with_a_key_made_later_and_ot
         passed_s = time.monotonic() - began
     # 100,000 bytes, of which a burst and the last batch do not wait.
     assert passed_s >= (90_000 / 40_000 - BURST_MS / 1000) / (1 + 1 / FLOOR)
+
+
+def test_at_its_limit_of_processor_time_a_tenants_calls_are_answered_beside_its_streams_and_a_flood_is_refused(
+    cluster: Brokers, tenant: Tenant, record_property: Callable[[str, object], None]
+) -> None:
+    """A limit that fifteen producers of single messages are far above, at each broker."""
+    cluster.create_topic(tenant, "busy", 3, assignments=PLACES)
+    known = cluster.admin.put_tenant(tenant.name, generation=1, broker_processor_ms_per_s=15)
+    cluster.admin.wait_until_seen(known)
+    stopped = threading.Event()
+
+    def produce(partition: int) -> None:
+        with cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
+            while not stopped.is_set():
+                producer.send("busy", b"x", partition=partition).result(PATIENCE_S)
+
+    def throttled() -> float:
+        return sum(cluster.metric(number, "penstock_processor_throttled_total") for number in cluster.ids)
+
+    with ThreadPoolExecutor(16) as pool, cluster.client(tenant) as client:
+        working = [pool.submit(produce, number % 3) for number in range(15)]
+        try:
+            wait_until("the streams of the tenant wait", lambda: throttled() > 100)
+            took_s = []
+            for _ in range(20):
+                began = time.monotonic()
+                client.topics(timeout=PATIENCE_S)
+                took_s.append(time.monotonic() - began)
+            record_property("calls_s", [round(seconds, 3) for seconds in sorted(took_s)])
+            print(f"calls beside 15 streams took {sorted(took_s)[10]:.3f} s, at most {max(took_s):.3f} s")
+            known = cluster.admin.put_tenant(tenant.name, generation=2, broker_processor_ms_per_s=1)
+            cluster.admin.wait_until_seen(known)
+            flood = [pool.submit(flooded, address, tenant) for address in cluster.bootstrap]
+            with pytest.raises(Throttled, match="broker_processor_ms_per_s of the tenant is reached"):
+                while True:
+                    client.topics(timeout=2.0)
+            refused = [each for broker in flood for each in broker.result(PATIENCE_S)]
+            assert {code for code, _ in refused} == {ErrorCode.THROTTLED}, refused
+        finally:
+            stopped.set()
+            cluster.admin.put_tenant(tenant.name, generation=3)
+        for worked in working:
+            worked.result(PATIENCE_S)
+    assert sum(cluster.metric(number, "penstock_processor_refused_total") for number in cluster.ids) > 0
 
 
 def flooded(address: str, tenant: Tenant) -> list[tuple[ErrorCode | None, str]]:

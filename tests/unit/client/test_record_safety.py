@@ -8,7 +8,14 @@ from google.protobuf.message import Message
 from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.record_safety import END, delete_records, durability
 from penstock.contract import methods
-from penstock.contract.errors import BrokerUnavailable, ErrorCode, NotFound, OffsetOutOfRange
+from penstock.contract.errors import (
+    BrokerUnavailable,
+    ErrorCode,
+    NoLeader,
+    NotFound,
+    OffsetOutOfRange,
+    PenstockError,
+)
 from penstock.contract.v1 import log_pb2 as pb
 from tests.unit.client.fake_cluster import FakeCluster
 
@@ -29,15 +36,16 @@ class Leaders:
         """By partition, what its next answers are instead."""
         self.lost = 0
         """So many questions are not answered at all."""
-        self.waits = 0
+        self.waits: list[PenstockError] = []
+        """What it heard before it waited."""
 
     def hear(self, conversation: Conversation[T]) -> T:
         """Answer until the conversation ends."""
         try:
             question = next(conversation)
             while True:
-                if question is None:
-                    self.waits += 1
+                if isinstance(question, PenstockError):
+                    self.waits.append(question)
                     question = conversation.send(b"")
                 elif question.method != methods.METADATA and self.lost:
                     self.lost -= 1
@@ -98,7 +106,7 @@ def test_only_what_is_not_done_yet_is_asked_for_a_second_and_a_third_time(error:
     begins = leaders.hear(delete_records({("orders", number): 5 for number in range(3)}))
     assert begins == {("orders", number): 5 for number in range(3)}
     assert leaders.asked == [(0, [0, 2]), (1, [1]), (0, [2]), (0, [2])]
-    assert leaders.waits == 2
+    assert [heard.code for heard in leaders.waits] == [error, error]
 
 
 def test_a_leader_that_does_not_answer_or_is_not_there_is_waited_for() -> None:
@@ -110,7 +118,7 @@ def test_a_leader_that_does_not_answer_or_is_not_there_is_waited_for() -> None:
     leaders.topic.partitions[0].leader = -1
     waiting = delete_records({("orders", 0): 5})
     assert isinstance(next(waiting), BrokerCall)
-    assert waiting.send(_metadata(leaders)) is None, "there is nobody to ask"
+    assert isinstance(waiting.send(_metadata(leaders)), NoLeader), "there is nobody to ask"
     leaders.topic.partitions[0].leader = 1
     assert isinstance(waiting.send(b""), BrokerCall)
     assert leaders.hear(_going_on(waiting, leaders)) == {("orders", 0): 5}
@@ -138,7 +146,7 @@ def test_what_waiting_does_not_cure_is_raised() -> None:
         leaders.hear(delete_records({("orders", 1): 500}))
     with pytest.raises(NotFound, match="no partition 3, it has 3"):
         leaders.hear(delete_records({("orders", 3): 5}))
-    assert leaders.waits == 0
+    assert not leaders.waits
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(0, END - 1), (-1, 5)])

@@ -9,11 +9,21 @@ import pytest
 
 from penstock.client.actions import StartCall
 from penstock.client.consuming.offset_lookups import OffsetLookup
+from penstock.client.conversations import too_late
 from penstock.client.core import REFRESH_MS, SUSPECT_MS, ClientCore
 from penstock.client.ports import BrokerRequest
 from penstock.client.timing import NEVER
 from penstock.contract import methods
-from penstock.contract.errors import BrokerUnavailable, ErrorCode, Forbidden, PenstockError, Throttled
+from penstock.contract.errors import (
+    BrokerUnavailable,
+    ErrorCode,
+    Forbidden,
+    NoLeader,
+    PenstockError,
+    Throttled,
+    TimedOut,
+)
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.runner import Runner
 
@@ -110,6 +120,60 @@ def test_no_try_lasts_beyond_the_deadline_and_then_each_address_is_named_with_it
         assert said in failure.message
     asking.now += 60_000
     assert asking.called() == [] and len(asking.failures) == 1
+
+
+def test_a_caller_whose_calls_were_throttled_hears_that_though_the_last_try_was_cut_short() -> None:
+    asking = Asking()
+    asking.ask(asking.now + 1_200)
+    asking.fail(asking.next_call(), message="no route")
+    asking.fail(asking.next_call(), Throttled.code, "its tenant has used all of its limit")
+    asking.fail(asking.next_call(), message="no route")
+    last = asking.next_call()
+    assert last.timeout_ms < CALL_WAIT_MS_MAX + 500
+    asking.now += last.timeout_ms + 1
+    asking.fail(last, message="deadline exceeded")
+    assert asking.called() == []
+    (failure,) = asking.failures
+    assert isinstance(failure, Throttled) and failure.retriable
+    for said in (
+        "no broker answered ListOffsets in time",
+        "its tenant has used all of its limit",
+        "no route",
+    ):
+        assert said in failure.message
+    assert "deadline exceeded" not in failure.message
+
+
+def test_a_broker_that_no_longer_throttles_is_not_said_to() -> None:
+    asking = Asking(("b0",))
+    asking.ask(asking.now + 4_000)
+    asking.fail(asking.next_call(), Throttled.code, "used all")
+    asking.fail(asking.next_call(), message="connection refused")
+    asking.now += 5_000
+    assert asking.called() == []
+    (failure,) = asking.failures
+    assert isinstance(failure, BrokerUnavailable) and "connection refused" in failure.message
+
+
+def test_a_broker_has_answered_a_call_that_it_lets_wait_before_the_client_asks_another_one() -> None:
+    asking = Asking()
+    asking.ask()
+    assert asking.next_call().timeout_ms >= CALL_WAIT_MS_MAX + 500
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected", "message"),
+    [
+        (Throttled("used all"), Throttled, "used all"),
+        (NoLeader("orders-0: no leader now"), TimedOut, "within 5 s: orders-0: no leader now"),
+        (None, TimedOut, "no broker answered as asked within 5 s"),
+    ],
+)
+def test_a_conversation_whose_time_is_up_says_what_it_waited_for(
+    heard: PenstockError | None, expected: type[PenstockError], message: str
+) -> None:
+    error = too_late(5.0, heard)
+    assert type(error) is expected and error.message.endswith(message)
 
 
 def test_a_refusal_for_good_ends_it_and_any_other_is_tried_again() -> None:

@@ -1,5 +1,7 @@
 """The order of those who wait for a pace."""
 
+from functools import partial
+
 from data_plane.throttling.line import Line
 
 
@@ -42,3 +44,44 @@ def test_the_time_in_which_some_one_waited_is_counted_once() -> None:
     assert line.waited_ms(99.0) == 20.0
     line.join(print, 100.0)
     assert line.waited_ms(101.0) == 21.0
+
+
+def test_calls_and_streams_go_in_turn_and_each_kind_in_the_order_it_came() -> None:
+    line, woken = Line(), list[str]()
+    wakes = {name: partial(woken.append, name) for name in ("s1", "s2", "s3", "s4", "c1", "c2", "c3")}
+
+    def join(name: str) -> None:
+        line.join(wakes[name], 0.0, is_call=name.startswith("c"))
+
+    def gone() -> str:
+        (first,) = [name for name, wake in wakes.items() if line.is_first(wake)]
+        line.leave(wakes[first], 0.0)
+        return first
+
+    for name in ("s1", "s2", "s3"):
+        join(name)
+    assert line.before_a_call == 0 and gone() == "s1", "none of the calls waits"
+    for name in ("c1", "c2", "c3"):
+        assert line.before_a_call == {"c1": 0, "c2": 2, "c3": 4}[name]
+        join(name)
+    join("s4")
+    assert (len(line), line.calls) == (6, 3)
+    assert [gone() for _ in range(2)] == ["c1", "s2"] and line.before_a_call == 4
+    assert gone() == "c2" and line.before_a_call == 3, "a stream is next"
+    assert [gone() for _ in range(3)] == ["s3", "c3", "s4"] and not line
+    assert woken == ["s2", "s2", "c2", "s3", "c3", "s4"], "each that became the first when another went"
+
+
+def test_who_gives_up_its_first_turn_gives_it_to_the_other_kind() -> None:
+    line, woken = Line(), list[str]()
+    stream, call, other = (partial(woken.append, name) for name in ("stream", "call", "other"))
+    line.join(stream, 0.0)
+    line.join(call, 0.0, is_call=True)
+    line.join(other, 0.0, is_call=True)
+    line.leave(other, 0.0)
+    assert line.is_first(call), "it was not its turn"
+    line.leave(call, 0.0)
+    line.join(other, 0.0, is_call=True)
+    assert line.is_first(stream)
+    line.leave(stream, 0.0)
+    assert line.is_first(other) and woken == ["stream", "other"]

@@ -41,7 +41,7 @@ def told(conversation: Conversation[Any], *answers: Any) -> tuple[Any, list[Any]
     try:
         step = next(conversation)
         while True:
-            if step is None:
+            if isinstance(step, PenstockError):
                 asked.append(PAUSE)
                 step = next(conversation)
                 continue

@@ -357,6 +357,24 @@ def test_committed_offsets_that_are_refused_or_not_told_in_time_are_an_error(
     assert asked.done and asked.error is not None and asked.error.code is code
 
 
+@pytest.mark.parametrize("call", ["Heartbeat", "CommitOffsets", "FetchCommitted"])
+def test_a_coordinator_that_throttles_is_not_looked_for_again(call: str) -> None:
+    service = filled(messages=40)
+    member = Member(service, auto_commit=False)
+    member.poll()
+    searches = []
+    for refused_with in (ErrorCode.THROTTLED, ErrorCode.NOT_COORDINATOR):
+        service.refuses[call] = refused_with
+        member.core.ask_committed(service.runner.now + 5_000)
+        member.core.commit({("orders", 1): 3}, service.runner.now + 5_000)
+        before = len(service.runner.calls)
+        service.run(5_000)
+        methods = [method for _, method in service.runner.calls[before:]]
+        assert methods.count(call) > 1, "it is asked again"
+        searches.append(methods.count("FindCoordinator"))
+    assert searches[0] == 0 < searches[1]
+
+
 def test_a_coordinator_that_is_found_late_is_waited_for_and_said_when_it_takes_too_long() -> None:
     service = filled(messages=40)
     member = Member(service)

@@ -85,9 +85,11 @@ def test_a_topic_that_no_broker_describes_is_told_with_what_each_address_said() 
     producer = runner.producer()
     runner.down = {0: None, 1: None}
     producer.route("orders")
-    assert runner.core.topic_waits("orders") == (
-        "orders: no broker described its partitions (no answer from b0, b1)"
+    waits = runner.core.topic_waits("orders")
+    assert isinstance(waits, errors.BrokerUnavailable)
+    assert waits.message.startswith(
+        "orders: no broker described its partitions (no answer from b0, b1); check the bootstrap"
     )
     runner.run(1_000)
-    told = runner.core.topic_waits("orders")
+    told = runner.core.topic_waits("orders").message
     assert "b0: connection refused" in told and "b1: connection refused" in told

@@ -15,6 +15,7 @@ from data_plane.throttling.shares import WAIT_MS_MAX
 from data_plane.throttling.spare import ALWAYS, LOOK_MS
 from data_plane.throttling.use import WINDOW_MS
 from penstock.contract.ids import TenantId
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 
 GREEDY, MODEST = TenantId("greedy"), TenantId("modest")
 
@@ -326,7 +327,7 @@ def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() 
         while True:
             await asyncio.sleep(2)
             began_ms = hands.monotonic_ms()
-            await fair.turn_of_question(GREEDY, beat=True)
+            await fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX, beat=True)
             await fair.answered(GREEDY, lambda: costs(0.3), beat=True)
             waited_ms.append(hands.monotonic_ms() - began_ms)
 

@@ -10,7 +10,7 @@ import pytest
 from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.pace_lines import SIGN_MS
-from data_plane.node.admission.processor_time import CALL_WAIT_MS_MAX, OWED_MS_MAX, PROCESSOR_RATE
+from data_plane.node.admission.processor_time import OWED_MS_MAX, PROCESSOR_RATE
 from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.clock import SimClock
@@ -18,6 +18,7 @@ from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import BURST_MS
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 from tests.unit.node.admission.test_fairness import GREEDY, MODEST, OVER_SHARE_MS
 
 STREAMS = 50
@@ -222,7 +223,7 @@ def test_a_flood_of_signs_of_life_gets_what_the_limit_gives_and_the_rest_is_refu
     heard = {"flood": 0, "refused": 0}
 
     async def beat() -> None:
-        await broker.fair.turn_of_question(GREEDY, beat=True)
+        await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX, beat=True)
         await broker.fair.answered(GREEDY, lambda: broker.work(1.0), beat=True)
 
     async def flood() -> None:
@@ -349,26 +350,99 @@ def test_a_call_that_has_waited_too_long_is_refused_with_the_limit_its_use_and_w
         await broker.piece(GREEDY, 9.0)
         began_ms = broker.clock.monotonic_ms()
         with pytest.raises(CallFailed) as refused:
-            await broker.fair.turn_of_question(GREEDY)
+            await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX)
         assert broker.clock.monotonic_ms() - began_ms == pytest.approx(CALL_WAIT_MS_MAX, abs=5)
         assert refused.value.code == ErrorCode.THROTTLED
         said = f"{PROCESSOR_RATE} of the tenant is reached: 1 ms a second at this broker, all used, and 0 calls and"
-        assert str(refused.value).startswith(f"{said} streams wait; clears in ")
-        assert await broker.fair.turn_of_question(GREEDY, beat=True) == 0, "a sign of life does not wait"
+        assert str(refused.value).startswith(f"{said} 0 streams wait; clears in ")
+        assert await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX, beat=True) == 0, (
+            "a sign of life does not wait"
+        )
 
     broker.run(story())
     assert broker.stats.processor_refused == broker.stats.limit_refusals.of(GREEDY, PROCESSOR_RATE) == 1
 
 
-@pytest.mark.parametrize("are_calls", [False, True])
-def test_what_waited_for_its_share_is_within_the_limit_too(are_calls: bool) -> None:
+def test_a_call_waits_no_longer_than_another_limit_has_left_it() -> None:
+    broker = Broker(1)
+
+    async def story() -> None:
+        await broker.piece(GREEDY, 9.0)
+        began_ms = broker.clock.monotonic_ms()
+        with pytest.raises(CallFailed, match=PROCESSOR_RATE):
+            await broker.fair.turn_of_call(GREEDY, 300)
+        assert broker.clock.monotonic_ms() - began_ms == pytest.approx(300, abs=5)
+
+    broker.run(story())
+
+
+@pytest.mark.parametrize(("streams", "calls"), [(STREAMS, 1), (STREAMS, 4), (4, STREAMS), (1, 10 * STREAMS)])
+def test_calls_and_streams_of_a_tenant_at_its_limit_each_get_half_of_it(streams: int, calls: int) -> None:
+    """So a call is answered however many streams wait, and a flood of calls stops no stream."""
+    limit, piece_ms, seconds = 250, 10.0, 40
+    broker, refused = Broker(limit), 0
+    pieces = {"streams": 0, "calls": 0}
+
+    async def frames() -> None:
+        while True:
+            await broker.piece(GREEDY, piece_ms)
+            pieces["streams"] += 1
+
+    async def asking() -> None:
+        nonlocal refused
+        while True:
+            try:
+                await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX)
+            except CallFailed:
+                refused += 1
+                continue
+            await broker.fair.answered(GREEDY, lambda: broker.work(piece_ms))
+            pieces["calls"] += 1
+
+    async def story() -> None:
+        tasks = [
+            asyncio.create_task(work())
+            for work, count in ((frames, streams), (asking, calls))
+            for _ in range(count)
+        ]
+        await asyncio.sleep(seconds)
+        await ended(tasks)
+
+    broker.run(story())
+    half = limit * seconds / piece_ms / 2
+    assert pieces["calls"] == pytest.approx(half, rel=0.1)
+    assert pieces["streams"] == pytest.approx(half, rel=0.1)
+    assert calls > 4 or not refused
+
+
+def test_a_push_of_a_watch_waits_however_long_its_tenants_limit_takes() -> None:
+    broker, done_ms = Broker(1), list[float]()
+
+    async def ask() -> None:
+        began_ms = broker.clock.monotonic_ms()
+        await broker.fair.of(GREEDY).asked(lambda: broker.work(0.1))
+        done_ms.append(broker.clock.monotonic_ms() - began_ms)
+
+    async def story() -> None:
+        await broker.piece(GREEDY, 5.0)
+        await ask()
+        await broker.piece(GREEDY, 5.0)
+        with pytest.raises(CallFailed, match=PROCESSOR_RATE):
+            await broker.fair.of(GREEDY).asked(lambda: broker.work(0.1), CALL_WAIT_MS_MAX)
+
+    broker.run(story())
+    assert done_ms[0] > 4 * CALL_WAIT_MS_MAX
+
+
+@pytest.mark.parametrize("are_pushes", [False, True])
+def test_what_waited_for_its_share_is_within_the_limit_too(are_pushes: bool) -> None:
     limit, burst_ms, piece_ms, seconds = 200, 5_000, 20.0, 3.0
     broker = Broker(limit)
     broker.quotas[GREEDY] = replace(broker.quotas[GREEDY], rate_burst_ms=burst_ms)
 
     async def piece() -> None:
-        if are_calls:
-            await broker.fair.turn_of_question(GREEDY)
+        if are_pushes:
+            await broker.fair.turn_of_push(GREEDY)
             await broker.fair.answered(GREEDY, lambda: broker.work(piece_ms))
         else:
             await broker.fair.turn(GREEDY)

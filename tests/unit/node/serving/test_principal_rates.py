@@ -97,7 +97,7 @@ def test_a_call_of_a_bounded_principal_is_refused_with_whose_limit_it_is_and_cou
 
     async def story() -> None:
         robot, other = desk.requests.of(ACME, "robot", 1), desk.requests.of(ACME, "other", 2)
-        frames = [asyncio.create_task(robot.frame()) for _ in range(4)]
+        others = [asyncio.create_task(work()) for work in (robot.frame, robot.frame, robot.call)]
         await asyncio.sleep(0.01)
         with pytest.raises(
             CallFailed, match=r"requests_per_s of principal sa_robot is reached: 1 .*clears in"
@@ -106,9 +106,9 @@ def test_a_call_of_a_bounded_principal_is_refused_with_whose_limit_it_is_and_cou
         await other.call()
         assert desk.stats.limit_refusals.of(ACME, "principal:requests_per_s") == 1
         assert desk.stats.limit_refusals.of(ACME, "requests_per_s") == 0
-        for frame in frames:
-            frame.cancel()
-        await asyncio.gather(*frames, return_exceptions=True)
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     desk.run(story())
 
@@ -269,15 +269,15 @@ def test_a_call_is_judged_by_its_tenants_line_once_more_when_its_principals_turn
         call = asyncio.create_task(robot.call())
         await asyncio.sleep(0.01)
         assert len(desk.own.line) == 1 and not desk.pace.line
-        frames = [asyncio.create_task(other.frame()) for _ in range(40)]
+        others = [asyncio.create_task(work()) for _ in range(10) for work in (other.call, other.frame)]
         began_s = asyncio.get_running_loop().time()
         with pytest.raises(CallFailed, match=r"requests_per_s of the tenant is reached"):
             await call
         assert asyncio.get_running_loop().time() - began_s < 1.0
         assert desk.own.let_in == 2 * REQUEST_UNITS, "what is refused is not counted for the principal"
         assert not desk.own.line
-        for frame in frames:
-            frame.cancel()
-        await asyncio.gather(*frames, return_exceptions=True)
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     desk.run(story())

@@ -9,11 +9,12 @@ import pytest
 from data_plane.leases.terms import LimitKey
 from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
 from data_plane.node.ports import CallFailed
-from data_plane.node.serving.request_turns import CALL_WAIT_MS_MAX, RequestTurns
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import BURST_MS, Pace
 from penstock.contract.errors import ErrorCode
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 from tests.unit.authz.setup import ACME
 from tests.unit.node.serving.delays import Delays
 
@@ -96,7 +97,7 @@ def test_a_call_whose_turn_is_too_far_away_is_refused_with_the_limit_its_use_and
     assert desk.stats.limit_refusals.of(ACME, REQUEST_RATE) == len(refused) == desk.stats.requests_refused
 
 
-def test_calls_do_not_overtake_streams() -> None:
+def test_calls_and_streams_go_in_turn() -> None:
     desk, order = Desk(10), list[str]()
 
     async def ask(name: str, call: bool) -> None:
@@ -106,13 +107,83 @@ def test_calls_do_not_overtake_streams() -> None:
     async def story() -> None:
         while desk.requests.passes():
             pass
-        names = ["frame", "call", "other frame", "other call"]
+        names = ["frame", "other frame", "last frame", "call", "other call"]
         tasks = []
         for name in names:
             tasks.append(asyncio.create_task(ask(name, "call" in name)))
             await asyncio.sleep(0.001)
         await asyncio.gather(*tasks)
-        assert order == names
+        assert order == ["call", "frame", "other call", "other frame", "last frame"]
+
+    desk.run(story())
+
+
+def test_a_call_is_answered_however_many_streams_wait_and_knows_what_goes_before_it() -> None:
+    desk, waited_ms, refused = Desk(10), list[int](), list[float]()
+
+    async def stream() -> None:
+        while True:
+            await desk.requests.frame()
+
+    async def call() -> None:
+        try:
+            waited_ms.append(await desk.requests.call())
+        except CallFailed:
+            refused.append(desk.monotonic_ms())
+
+    async def story() -> None:
+        streams = [asyncio.create_task(stream()) for _ in range(50)]
+        await asyncio.sleep(2.0)
+        for _ in range(20):
+            await call()
+        assert not refused and max(waited_ms) <= 300
+        waited_ms.clear()
+        came_ms = desk.monotonic_ms()
+        await asyncio.gather(*(call() for _ in range(20)))
+        assert max(refused) - came_ms < 1, "who would wait too long hears it at once"
+        assert len(waited_ms) == CALL_WAIT_MS_MAX / 1000 * 10 / 2
+        assert max(waited_ms) <= CALL_WAIT_MS_MAX
+        for each in streams:
+            each.cancel()
+        await asyncio.wait(streams)
+
+    desk.run(story())
+
+
+def test_a_call_that_waits_while_the_rate_becomes_a_lower_one_is_refused_in_time_and_not_counted() -> None:
+    desk = Desk(10)
+
+    async def story() -> None:
+        pace = desk.pace
+        assert pace is not None
+        pace.enter(8 * REQUEST_UNITS, 0.0, may_refuse=False)
+        came_ms, let_in = desk.monotonic_ms(), pace.let_in
+        waiting = asyncio.create_task(desk.requests.call())
+        await asyncio.sleep(0.1)
+        pace.change(REQUEST_UNITS, desk.monotonic_ms())
+        with pytest.raises(
+            CallFailed, match=r"reached: 1 of it at this broker now, all used; clears in \d{4} ms"
+        ):
+            await waiting
+        assert desk.monotonic_ms() - came_ms == pytest.approx(CALL_WAIT_MS_MAX, abs=1)
+        assert pace.let_in == let_in and not pace.line
+        assert (pace.refused, desk.stats.requests_refused) == (1, 1)
+
+    desk.run(story())
+
+
+def test_a_call_that_waits_goes_on_when_the_limit_ends() -> None:
+    desk = Desk(10)
+
+    async def story() -> None:
+        before = desk.pace
+        assert before is not None
+        before.enter(8 * REQUEST_UNITS, 0.0, may_refuse=False)
+        waiting = asyncio.create_task(desk.requests.call())
+        await asyncio.sleep(0.1)
+        desk.pace = None
+        before.line.wake_first()
+        assert await waiting == pytest.approx(100, abs=1)
 
     desk.run(story())
 
@@ -211,7 +282,11 @@ def test_a_tenant_without_the_limit_is_never_counted() -> None:
     desk.pace = None
     assert all(desk.requests.passes() for _ in range(1_000))
     desk.requests.beat()
-    desk.run(desk.requests.call())
+
+    async def story() -> None:
+        assert await desk.requests.call() == 0
+
+    desk.run(story())
     assert desk.stats.requests_throttled == 0
 
 
