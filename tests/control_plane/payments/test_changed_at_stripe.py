@@ -126,9 +126,9 @@ def test_what_is_changed_at_stripe_is_named_stops_reminders_and_each_command_it_
     assert len(row.problem) < 500, "all of it is kept"
     due(invoice, 1)
     now = timezone.now()
-    assert not queries.to_remind(now, (0,), 30).filter(state="past_due").exists()
     dunning.remind(row.public_id, now)
-    assert asked(invoice).reminders == 0
+    assert (asked(invoice).state, asked(invoice).reminders) == ("past_due", 0)
+    assert not queries.to_remind(now, (0,), 30).exists()
     due(invoice, -10)
     Receivable.objects.filter(pk=row.pk).update(state="open")
     COMMANDS[command](invoice)
