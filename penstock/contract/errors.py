@@ -147,7 +147,7 @@ class Forbidden(PenstockError):
 
     code = ErrorCode.FORBIDDEN
     kind = ErrorKind.FATAL
-    remedy = "Use a key, or the token of a person, with the right named."
+    remedy = "Use credentials that have the right named."
 
 
 class AlreadyExists(PenstockError):

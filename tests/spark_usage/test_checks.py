@@ -6,11 +6,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_usage import checks
+from spark_usage.manifest import Check
 from spark_usage.silver import ELAPSED_METERS
 
 pytestmark = pytest.mark.slow
 
-Compared = tuple[Callable[[dict[str, int], DataFrame], checks.Check], dict[str, int], dict[str, int]]
+Compared = tuple[Callable[[dict[str, int], DataFrame], Check], dict[str, int], dict[str, int]]
 COMPARED: dict[str, Compared] = {
     "time": (
         checks.elapsed_equal,

@@ -38,8 +38,6 @@ class BudgetOffice:
         self._call_ms = call_ms
         self._books = ControllerBooks(view, seated=seated, confident=confident, begin=self._begin)
         self._books_begun = 0
-        self._epoch = 0
-        """The controller's epoch in the term of the books."""
         self._written: dict[TenantId, tuple[int, BudgetUseRecord]] = {}
         """By tenant, the revision and value that these books wrote last."""
         self._one_by_one = asyncio.Lock()
@@ -71,7 +69,6 @@ class BudgetOffice:
 
     def _begin(self, epoch: int) -> BudgetBooks:
         self._books_begun += 1
-        self._epoch = epoch
         self._written.clear()
         return BudgetBooks(
             epoch * _TERMS + self._books_begun % _TERMS, budget=self._view.image.budget, stored=self._stored
@@ -94,7 +91,7 @@ class BudgetOffice:
     async def _write(self, books: BudgetBooks, changed: Mapping[BudgetKey, BudgetUse]) -> bool:
         """One transaction. False: it was not made, or that is not known."""
         image = self._view.image
-        compares = [Compare(CONTROLLER_KEY, self._epoch)]
+        compares = [Compare(CONTROLLER_KEY, self._books.epoch)]
         changes: list[Change] = []
         records: dict[TenantId, BudgetUseRecord] = {}
         for tenant in dict.fromkeys(key.tenant for key in changed):

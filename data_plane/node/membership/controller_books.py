@@ -28,12 +28,13 @@ class ControllerBooks(Generic[Books]):
         self._confident = confident
         self._begin = begin
         self._books: Books | None = None
-        self._epoch = 0
+        self.epoch = 0
+        """The controller's epoch in the term of the books that were begun last."""
 
     @property
     def kept(self) -> Books | None:
         """The books of this term. None: this broker is not the controller, or was asked nothing yet."""
-        if not self._seated() or self._epoch != self._view.image.controller_epoch:
+        if not self._seated() or self.epoch != self._view.image.controller_epoch:
             return None
         return self._books
 
@@ -50,9 +51,9 @@ class ControllerBooks(Generic[Books]):
         if not self._confident():
             return None
         epoch = self._view.image.controller_epoch
-        if self._books is None or self._epoch != epoch:
+        if self._books is None or self.epoch != epoch:
             self._books = self._begin(epoch)
-            self._epoch = epoch
+            self.epoch = epoch
         return self._books
 
     def drop(self) -> None:
