@@ -83,4 +83,6 @@ class Declared:
     keys: tuple[DeclaredKey, ...] | None = None
     webhooks: tuple[Mapping[str, Any], ...] | None = None
     """Values by field, as `penstock.contract.resources.webhooks` describes them; lists are sorted."""
+    budgets: tuple[Mapping[str, Any], ...] | None = None
+    """Likewise, with names of service accounts; what a budget has for good is always named."""
     account_limits: DeclaredAccountLimits | None = None

@@ -10,7 +10,7 @@ from penstock.admin.declared_limits import account_limits_changes, quotas_change
 from penstock.admin.declared_objects import objects_changes
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX
-from penstock.contract.resources import WEBHOOKS
+from penstock.contract.resources import BUDGETS, WEBHOOKS
 from penstock.rules.access import ALLOW, DENY, circle_among, described_resource
 from penstock.rules.names import AUDIT_TOPIC, check_display_name
 
@@ -56,19 +56,20 @@ def difference(
         )
     account_limits = account_limits_changes(wanted, present, removals, prune)
     webhooks = _webhooks(wanted, present, removals, prune)
+    budgets = _budgets(wanted, present, removals, prune, names, known)
     # What names another goes before it; data goes last.
     order = (
-        *(Kind.WEBHOOK, Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.KEY, Kind.ACCOUNT_LIMITS),
+        *(Kind.WEBHOOK, Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.KEY, Kind.BUDGET, Kind.ACCOUNT_LIMITS),
         *(Kind.SERVICE_ACCOUNT, Kind.TOPIC),
     )
     # Of entries those that allow go first and those that deny come first: a run that stops on its way leaves no gap.
     removals.sort(key=lambda one: (order.index(one.kind), _denies(one)))
     acls.sort(key=lambda one: not _denies(one))
-    # Limits are first, for what needs higher ones; those of an account before it has a key; keys come when what they
-    # may do is there.
+    # Limits are first, for what needs higher ones; those of an account and budgets before it has a key; keys come when
+    # what they may do is there.
     steps = [
         *(*quotas_changes(wanted, present), *accounts, *account_limits),
-        *(*groups, *topics, *acls, *keys, *webhooks, *removals),
+        *(*groups, *topics, *budgets, *acls, *keys, *webhooks, *removals),
     ]
     return tuple(_with_default(steps, default, opens=wanted.default == ALLOW))
 
@@ -333,6 +334,33 @@ def _webhooks(wanted: Declared, present: Present, removals: list[Change], prune:
         there = {row["name"]: row for row in present.webhooks}
         removals += _removed(Kind.WEBHOOK, there, (webhook["name"] for webhook in wanted.webhooks))
     return objects_changes(WEBHOOKS, Kind.WEBHOOK, wanted.webhooks, present.webhooks, shown={"url": _host})
+
+
+def _budgets(
+    wanted: Declared,
+    present: Present,
+    removals: list[Change],
+    prune: bool,
+    names: Mapping[str, str],
+    known: set[str],
+) -> list[Change]:
+    if wanted.budgets is None:
+        return []
+    there = [
+        {**row, "service_account": _account_named(row["service_account"], names)} for row in present.budgets
+    ]
+    if prune:
+        named = (budget["name"] for budget in wanted.budgets)
+        removals += _removed(Kind.BUDGET, {row["name"]: row for row in there}, named)
+    for budget in wanted.budgets:
+        if budget["service_account"]:
+            _require([f"service_account:{budget['service_account']}"], known, f"budget {budget['name']}")
+    return objects_changes(BUDGETS, Kind.BUDGET, wanted.budgets, there, shown={})
+
+
+def _account_named(account_id: str | None, names: Mapping[str, str]) -> str:
+    """The name of a service account, its id where it has gone; empty: there is none."""
+    return names.get(f"service_account:{account_id}", f":{account_id or ''}").partition(":")[2]
 
 
 def _host(url: str) -> str:

@@ -19,6 +19,7 @@ class Kind(StrEnum):
     ACCESS = "access"
     KEY = "key"
     WEBHOOK = "webhook"
+    BUDGET = "budget"
     ACCOUNT_LIMITS = "account_limits"
 
 
@@ -41,7 +42,7 @@ class Change:
     fields: tuple[tuple[str, Any, Any], ...] = ()
     body: Any = None
     """What the file says of it: the members of a group, the body of a topic or of limits, a `DeclaredAcl`, a
-    `DeclaredKey`, the body of a webhook, or the default."""
+    `DeclaredKey`, the body of a webhook or budget, or the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ class Present:
     own_key: str = ""
     """Id of the key that the caller uses; empty: none."""
     webhooks: tuple[Mapping[str, Any], ...] = ()
+    budgets: tuple[Mapping[str, Any], ...] = ()
     account_limits: tuple[Mapping[str, Any], ...] = ()
     """Of the accounts that have limits of their own."""
     each_account: Mapping[str, Any] | None = None

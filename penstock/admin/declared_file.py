@@ -24,11 +24,13 @@ from penstock.admin.declaration import (
 )
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, PenstockError
-from penstock.contract.resources import WEBHOOKS
-from penstock.contract.resources.description import Given, Kind, Resource
+from penstock.contract.resources import BUDGETS, WEBHOOKS
+from penstock.contract.resources.checks import check
+from penstock.contract.resources.description import Field, Given, Kind, Resource
 from penstock.contract.resources.webhooks import EVENTS_USUAL
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access import ALLOW, DENY, TENANT, Acl, Scope, check_can_exist, check_scope
+from penstock.rules.budgets import MONTH, NOTIFY
 from penstock.rules.names import check_printable_name, check_topic_name
 from penstock.rules.principal_limits import PRINCIPAL_LIMIT_NAMES
 
@@ -46,7 +48,7 @@ _TOGETHER: Final = ("replication", "min_insync_replicas")
 _ENUMS: Final = ("durability", "timestamp_type", "retention_basis")
 _KINDS: Final = (
     *("quotas", "service_accounts", "principal_groups", "topics", "access", "acls", "keys"),
-    *("webhooks", "account_limits"),
+    *("webhooks", "budgets", "account_limits"),
 )
 _EMPTY: Final = "the file is empty; it has at least one of topics, service_accounts, acls …"
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -103,6 +105,7 @@ class _Reader:
             default=default,
             keys=self._unique(whole, "keys", self._key, lambda one: (one.service_account, one.name)),
             webhooks=self._unique(whole, "webhooks", self._webhook, lambda webhook: webhook["name"]),
+            budgets=self._unique(whole, "budgets", self._budget, lambda budget: budget["name"]),
             account_limits=(
                 self._account_limits(whole["account_limits"]) if "account_limits" in whole else None
             ),
@@ -319,25 +322,54 @@ class _Reader:
             )
         return webhook
 
+    def _budget(self, given: _Value) -> Mapping[str, Any]:
+        return self._described(BUDGETS, given, usual={"period": MONTH, "policy": NOTIFY})
+
     def _described(
-        self, resource: Resource, given: _Value, *, usual: Mapping[str, tuple[str, ...]]
+        self, resource: Resource, given: _Value, *, usual: Mapping[str, str | tuple[str, ...]]
     ) -> dict[str, Any]:
-        """An object of the resource, by its fields. `usual`: what a file means where it names none."""
+        """An object of the resource, by its fields. `usual`: what a file means where it names none. What is given once
+        is always there: a file that does not name it means its default, and an object that has another one differs."""
         known = {field.name: field for field in resource.fields if field.given in (Given.ONCE, Given.ALWAYS)}
         required = tuple(name for name, field in known.items() if field.default is None and name not in usual)
         named = self._fields(given, tuple(known), required)
-        values: dict[str, Any] = {name: list(value) for name, value in usual.items()}
-        for name, value in named.items():
-            match known[name].kind:
-                case Kind.WHOLE:
-                    values[name] = self._number(name, value)
-                case Kind.TEXTS:
-                    values[name] = list(self._texts(name, value))
-                case Kind.TEXT:
-                    values[name] = self._name(value) if name == "name" else self._text(name, value)
-                case _:
-                    raise AssertionError(f"{resource.name}: a file cannot name {name}")
+        values: dict[str, Any] = {
+            name: field.default
+            for name, field in known.items()
+            if field.given is Given.ONCE and field.default is not None
+        }
+        values |= {name: value if isinstance(value, str) else list(value) for name, value in usual.items()}
+        values |= {name: self._field(known[name], value) for name, value in named.items()}
         return {name: values[name] for name in known if name in values}
+
+    def _field(self, field: Field, given: _Value) -> Any:
+        """A value of a described field, checked by its description. Several are sorted."""
+        match field.kind:
+            case Kind.WHOLE:
+                number = self._number(field.name, given)
+                self._checked(given.line, lambda: check(field, number))
+                return number
+            case Kind.WHOLES:
+                numbers = {self._number(field.name, one) for one in self._list(field.name, given)}
+                if field.items_max is not None and len(numbers) > field.items_max:
+                    self._refuse(
+                        given.line, f"{field.name}: {len(numbers)} of them, at most {field.items_max} allowed"
+                    )
+                for number in sorted(numbers):
+                    self._checked(given.line, partial(check, field, number))
+                return sorted(numbers)
+            case Kind.FLAG:
+                return self._flag(field.name, given)
+            case Kind.TEXTS:
+                return list(self._texts(field.name, given))
+            case Kind.TEXT:
+                if field.name == "name":
+                    return self._name(given)
+                text = self._text(field.name, given)
+                self._checked(given.line, lambda: check(field, text))
+                return text
+            case _:
+                raise AssertionError(f"a file cannot name {field.name}")
 
     def _moment(self, field: str, given: _Value) -> datetime:
         text = self._text(field, given)
@@ -419,6 +451,11 @@ class _Reader:
     def _number(self, field: str, given: _Value) -> int:
         if isinstance(given.value, bool) or not isinstance(given.value, int):
             self._refuse(given.line, f"{field}: a whole number required")
+        return given.value
+
+    def _flag(self, field: str, given: _Value) -> bool:
+        if not isinstance(given.value, bool):
+            self._refuse(given.line, f"{field}: true or false required")
         return given.value
 
     def _acl(self, given: _Value) -> DeclaredAcl:

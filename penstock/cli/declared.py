@@ -1,6 +1,6 @@
 """`penstock diff` and `penstock apply`: a declarative file against what the tenant has; over REST."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from penstock.cli import failures, new_keys
 from penstock.cli.account_limits import limits_path
 from penstock.cli.cluster import operator_token, token_option
 from penstock.cli.confirmation import must_agree
-from penstock.cli.declared_work import Work
+from penstock.cli.declared_work import Work, budget_body
 from penstock.cli.display import line
 from penstock.cli.invocation import Command, current
 from penstock.cli.lost_keys import revoke_lost
@@ -163,7 +163,7 @@ def apply(
             changes = difference(
                 wanted, present, prune=prune, prune_topics=prune_topics, prune_keys=prune_keys
             )
-            _must_be_able(rest, changes, timeout)
+            _must_be_able(rest, changes, ids_of(present), timeout)
         if dry_run:
             _foresee(changes)
             return
@@ -214,9 +214,11 @@ def _client(wanted: Declared, token_file: Path | None, tenant: str | None) -> Re
     return RestClient(chosen.api_url, operator_token(token_file), chosen.ca_file, tenant=tenant)
 
 
-def _must_be_able(rest: RestClient, changes: Sequence[Change], timeout: float) -> None:
-    """Limits are what most callers may not set, and no key those of its own account, which it does not delete either:
-    asked before anything is done. Raises `Forbidden`, and what the service says of limits that cannot be.
+def _must_be_able(
+    rest: RestClient, changes: Sequence[Change], ids: Mapping[str, str], timeout: float
+) -> None:
+    """Limits and budgets are what most callers may not set, and no key those of its own account, which it does not
+    delete either: asked before anything is done. Raises `Forbidden`, and what the service says of those that cannot be.
     """
     for one in changes:
         if one.kind is Kind.QUOTAS:
@@ -232,8 +234,21 @@ def _must_be_able(rest: RestClient, changes: Sequence[Change], timeout: float) -
                 rest.delete(f"{path}?dry_run=true", timeout_s=timeout)
             elif path:
                 rest.put(f"{path}?dry_run=true", one.body, timeout_s=timeout)
+        elif one.kind is Kind.BUDGET:
+            _must_take_budget(rest, one, ids, timeout)
         elif one.kind is Kind.SERVICE_ACCOUNT and one.sign is Sign.REMOVE:
             rest.delete(f"/v1/service-accounts/{segment(one.id)}?dry_run=true", timeout_s=timeout)
+
+
+def _must_take_budget(rest: RestClient, change: Change, ids: Mapping[str, str], timeout: float) -> None:
+    path = f"/v1/budgets/{segment(change.id)}?dry_run=true"
+    if change.sign is Sign.REMOVE:
+        rest.delete(path, timeout_s=timeout)
+    elif change.sign is Sign.CHANGE:
+        rest.patch(path, change.body, timeout_s=timeout)
+    elif (account := change.body["service_account"]) == "" or f"service_account:{account}" in ids:
+        # Of an account that this run makes there is no id yet.
+        rest.post("/v1/budgets?dry_run=true", budget_body(change, ids), timeout_s=timeout)
 
 
 def _read(stream: BinaryIO) -> Declared:
@@ -252,7 +267,8 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
     has_people = any(one.startswith("person:") for one in named)
     has_keys = wanted.keys is not None
     has_limits = wanted.account_limits is not None
-    needs_accounts = wanted.service_accounts is not None or lists_principals or has_keys or has_limits
+    names_accounts = has_keys or has_limits or wanted.budgets is not None
+    needs_accounts = wanted.service_accounts is not None or lists_principals or names_accounts
     now = datetime.now(UTC)
     return Present(
         service_accounts=listed("/v1/service-accounts") if needs_accounts else (),
@@ -264,6 +280,7 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
         keys=tuple(one for one in listed("/v1/keys") if _is_valid(one, now)) if has_keys else (),
         own_key=_own_key() if has_keys else "",
         webhooks=listed("/v1/webhooks") if wanted.webhooks is not None else (),
+        budgets=listed("/v1/budgets") if wanted.budgets is not None else (),
         account_limits=listed("/v1/service-account-limits") if has_limits else (),
         each_account=rest.get(limits_path(None), timeout_s=timeout) if has_limits else None,
         **({"default": rest.get("/v1/access", timeout_s=timeout)["default"]} if wanted.default else {}),
@@ -284,7 +301,9 @@ def _own_key() -> str:
 
 
 def _shown(value: Any) -> str:
-    return "none" if value is None else ", ".join(value) or "none" if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(str(each) for each in value) or "none"
+    return "none" if value is None else str(value)
 
 
 def _show(changes: Sequence[Change], *, beside_keys: bool = False) -> None:
@@ -311,6 +330,8 @@ def _question(changes: Sequence[Change]) -> str:
         text += " A revoked key is refused for good, on open connections too."
     if Kind.WEBHOOK in removed:
         text += " A removed webhook gets nothing more, also not what waits for it."
+    if Kind.BUDGET in removed:
+        text += " What a removed budget stopped goes on, and what it counted is forgotten."
     if Kind.TOPIC in removed:
         text += " A removed topic goes into the recycle bin; where the plan has none, its messages are gone for good."
     if any(name == "partitions" for one in changes for name, _, _ in one.fields):

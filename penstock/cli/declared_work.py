@@ -1,7 +1,7 @@
 """Makes a tenant as a declarative file says: the changes of `penstock apply`, one after the other, over REST."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.admin.declaration import DeclaredAcl, DeclaredKey, DeclaredScope
@@ -120,6 +120,7 @@ class Work:
                 Kind.SERVICE_ACCOUNT: f"/v1/service-accounts/{where}",
                 Kind.TOPIC: f"/v1/topics/{segment(change.name)}",
                 Kind.WEBHOOK: f"/v1/webhooks/{where}",
+                Kind.BUDGET: f"/v1/budgets/{where}",
             }[change.kind]
             self._call(rest.delete, path)
         elif change.kind is Kind.QUOTAS:
@@ -130,6 +131,10 @@ class Work:
             self._make_webhook(change)
         elif change.kind is Kind.WEBHOOK:
             self._call(rest.patch, f"/v1/webhooks/{where}", change.body)
+        elif change.kind is Kind.BUDGET and change.sign is Sign.ADD:
+            self._call(rest.post, "/v1/budgets", budget_body(change, self._ids))
+        elif change.kind is Kind.BUDGET:
+            self._call(rest.patch, f"/v1/budgets/{where}", change.body)
         elif change.kind is Kind.ACCESS:
             self._call(rest.patch, "/v1/access", {"default": change.body})
         elif change.kind is Kind.SERVICE_ACCOUNT:
@@ -228,6 +233,15 @@ class Work:
         if acl.addresses:
             body["addresses"] = list(acl.addresses)
         return body
+
+
+def budget_body(change: Change, ids: Mapping[str, str]) -> dict[str, Any]:
+    """What REST is asked for a new budget: with the id of its service account. Raises `KeyError` if that is not there
+    yet."""
+    body: dict[str, Any] = dict(change.body)
+    if body["service_account"]:
+        body["service_account"] = ids[f"service_account:{body['service_account']}"].partition(":")[2]
+    return body
 
 
 def _scope(scope: DeclaredScope) -> dict[str, Any]:

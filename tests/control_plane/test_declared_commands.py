@@ -15,6 +15,7 @@ from penstock.cli import new_keys
 from penstock.cli.__main__ import run
 from penstock.contract.errors import OutcomeUnknown
 from penstock.rest.client import RestClient
+from quotas.models import Budget
 from quotas.queries import limits_of
 from tenants import queries as tenants
 from tenants.models import ApiKey, ServiceAccount
@@ -445,3 +446,109 @@ def test_a_webhook_that_cannot_be_is_refused_by_its_line(
     assert apply(text, command="diff") == 1
     told = capsys.readouterr().err
     assert says in told and "team.yaml:1" in told and "hush" not in told
+
+
+BUDGETS = """
+service_accounts: [{name: billing}]
+topics: [{name: orders}]
+budgets:
+  - {name: all, measure: bytes, amount: 500000000000, thresholds: [100, 50, 100]}
+  - {name: orders, measure: messages, amount: 1000, period: day, policy: slow, slow_bytes_per_s: 100000,
+     topic: orders, counts_reads: true}
+  - {name: robot, measure: bytes, amount: 7, policy: refuse, service_account: billing}
+"""
+
+
+def test_budgets_are_made_with_what_they_name_changed_and_removed(
+    apply: Apply, house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.OWNER])
+    assert apply(BUDGETS, command="diff") == 2
+    assert apply(BUDGETS) == 0, capsys.readouterr()
+    made = {row.name: row for row in Budget.objects.select_related("account").order_by("pk")}
+    assert [(row.period, row.policy, row.topic) for row in made.values()] == [
+        ("month", "notify", ""),
+        ("day", "slow", "orders"),
+        ("month", "refuse", ""),
+    ]
+    assert made["all"].thresholds == [50, 100] and made["orders"].counts_reads
+    assert made["robot"].account == ServiceAccount.objects.get(tenant=house.tenant, name="billing")
+    assert apply(BUDGETS, "--prune", command="diff") == 0, capsys.readouterr()
+    changed = BUDGETS.replace("amount: 7,", "amount: 8, thresholds: [90],").replace(
+        "slow_bytes_per_s: 100000", "slow_bytes_per_s: 5"
+    )
+    capsys.readouterr()
+    assert apply(changed) == 0, capsys.readouterr()
+    shown = capsys.readouterr().out
+    assert "~ budget robot" in shown and "amount: 7 → 8" in shown and "thresholds: 50, 80, 100 → 90" in shown
+    assert "slow_bytes_per_s: 100000 → 5" in shown and "budget all" not in shown
+    assert Budget.objects.get(name="robot").pk == made["robot"].pk, "it counts on"
+    assert apply("budgets: []") == 0 and Budget.objects.count() == 3, "nothing goes without --prune"
+    nothing = "budgets: []\nservice_accounts: []"
+    assert apply(nothing, "--prune") == 0, capsys.readouterr()
+    assert not Budget.objects.exists() and not ServiceAccount.objects.filter(ended_at=None).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("budgets: [{name: a, measure: bytes, amount: 0}]", "amount: 0 is not within 1 to"),
+        ("budgets: [{name: a, measure: gold, amount: 1}]", "measure: one of cost, bytes, messages required"),
+        ("budgets: [{name: a, measure: bytes}]", "amount is missing"),
+        (
+            "budgets: [{name: a, measure: bytes, amount: 1, thresholds: [0]}]",
+            "thresholds: 0 is not within 1 to",
+        ),
+        (
+            "budgets: [{name: a, measure: bytes, amount: 1, thresholds: [1,2,3,4,5,6,7,8,9,10,11]}]",
+            "thresholds: 11 of them, at most 10 allowed",
+        ),
+        (
+            "budgets: [{name: a, measure: bytes, amount: 1, counts_reads: 1}]",
+            "counts_reads: true or false required",
+        ),
+        ("budgets: [{name: a, measure: bytes, amount: 1, used: 1}]", "'used' is no known field"),
+        (
+            "budgets: [{name: a, measure: bytes, amount: 1, service_account: nobody}]",
+            "service_account:nobody is not there",
+        ),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused_before_anything_is_done(
+    apply: Apply, house: House, capsys: pytest.CaptureFixture[str], text: str, says: str
+) -> None:
+    assert apply(f"{text}\ntopics: [{{name: fresh}}]") == 5
+    assert says in capsys.readouterr().err
+    assert not queries.topics(house.tenant).exists()
+
+
+def test_what_the_service_refuses_of_a_budget_is_heard_before_anything_is_done(
+    apply: Apply, house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "topics: [{name: fresh}]\nbudgets: [{name: a, measure: bytes, amount: 1%s}]"
+    assert apply(text % "") == 4, "no key makes budgets"
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.OWNER])
+    assert apply(text % ", policy: slow") == 5
+    assert "slow_bytes_per_s" in capsys.readouterr().err
+    assert not queries.topics(house.tenant).exists()
+    assert apply(text % "") == 0
+    assert apply(text.replace("fresh", "fresher") % ", policy: slow") == 5, "a change likewise"
+    assert [topic.name for topic in queries.topics(house.tenant)] == ["fresh"]
+
+
+def test_what_a_budget_has_for_good_is_no_change(
+    apply: Apply, house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.OWNER])
+    assert apply("budgets: [{name: a, measure: bytes, amount: 1, topic: orders}]") == 0
+    for other, says in (
+        ("measure: bytes, amount: 1", "topic is orders, the file says none"),
+        ("measure: messages, amount: 1, topic: orders", "measure is bytes, the file says messages"),
+        (
+            "measure: bytes, amount: 1, topic: orders, counts_reads: true",
+            "counts_reads is false, the file says true",
+        ),
+    ):
+        assert apply(f"budgets: [{{name: a, {other}}}]", command="diff") == 1
+        said = capsys.readouterr().err
+        assert f"budget a: {says}" in said and "declare another name" in said
