@@ -1,8 +1,8 @@
 """Calls and streams that wait until a pace is clear, each kind in the order in which they came.
 
-Only the first one goes, and lets in what it takes before the next one looks. While calls and streams wait, they go in
-turn: however many streams a tenant has, its calls are answered, and no flood of calls stops its streams. Times are
-monotonic milliseconds.
+Only the first one goes, and lets in what it takes before the next one looks. While calls and streams wait, the kind
+goes first that has used less: however many streams a tenant has, its calls are answered, and no flood of calls stops
+its streams. Times are monotonic milliseconds.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ class Line:
     def __init__(self) -> None:
         self._calls: dict[Wake, None] = {}
         self._streams: dict[Wake, None] = {}
-        self._call_is_next = True
-        """While both wait."""
+        self._calls_ahead = 0.0
+        """By so much calls have used more than streams, see `used`."""
         self._waited_ms = 0.0
         self._since_ms = 0.0
 
@@ -30,9 +30,18 @@ class Line:
 
     @property
     def before_a_call(self) -> int:
-        """How many go before a call that comes now."""
-        streams = self.calls + (0 if self._call_is_next else 1)
+        """How many go before a call that comes now, where each uses as much and no stream comes later."""
+        streams = self.calls + (1 if self._calls_ahead > 0 else 0)
         return self.calls + min(len(self._streams), streams)
+
+    def used(self, amount: float, ahead_max: float, *, is_call: bool) -> None:
+        """A call or stream has used so much. No kind is ahead of the other by more than `ahead_max`: what it used while
+        none of the other waited is forgotten."""
+        first = self._first()
+        ahead = self._calls_ahead + (amount if is_call else -amount)
+        self._calls_ahead = max(-ahead_max, min(ahead_max, ahead))
+        if self._first() != first:
+            self.wake_first()
 
     def is_first(self, wake: Wake) -> bool:
         return self._first() == wake
@@ -46,8 +55,6 @@ class Line:
     def leave(self, wake: Wake, now_ms: float) -> None:
         """Also when what was waited for is not wanted any more."""
         was_first = self.is_first(wake)
-        if was_first:
-            self._call_is_next = wake not in self._calls
         self._calls.pop(wake, None)
         self._streams.pop(wake, None)
         if not self:
@@ -66,5 +73,5 @@ class Line:
         return self._waited_ms + (now_ms - self._since_ms if self else 0.0)
 
     def _first(self) -> Wake | None:
-        goes = self._calls if self._calls and (self._call_is_next or not self._streams) else self._streams
+        goes = self._calls if self._calls and (self._calls_ahead <= 0 or not self._streams) else self._streams
         return next(iter(goes), None)

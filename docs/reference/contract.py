@@ -162,7 +162,7 @@ _OUTCOMES = {
     "requests_per_s": (
         "brokers, all together, from feature level 2 on",
         "A frame of a stream waits for its turn, and its stream takes no further one meanwhile. A call waits up to "
-        f"{limits.CALL_WAIT_MS_MAX // 1000} s; one whose turn is further away is refused: `THROTTLED` with the "
+        f"{limits.CALL_WAIT_MS_MAX} ms; one whose turn is further away is refused: `THROTTLED` with the "
         "milliseconds after which it clears. All of a tenant wait in one line at each broker, where calls and streams "
         "go in turn. Signs of life of groups' members neither wait nor are refused, and count where they would not "
         "have to wait.",
@@ -171,7 +171,7 @@ _OUTCOMES = {
         "each broker for itself, from feature level 2 on",
         "A frame of a stream waits for its turn, and its stream takes no further one meanwhile; pushes to consumers "
         "wait likewise. A call waits up to "
-        f"{limits.CALL_WAIT_MS_MAX // 1000} s for this limit and `requests_per_s` together, and is then refused: "
+        f"{limits.CALL_WAIT_MS_MAX} ms for this limit and `requests_per_s` together, and is then refused: "
         "`THROTTLED` with the limit, who else waits and the milliseconds after which it clears. Calls and streams go "
         "in turn. Work is counted when it is done, with the processor time that it took on the broker's event loop. "
         "Signs of life of groups' members neither wait nor are refused while they are not too many, and count.",

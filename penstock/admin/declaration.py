@@ -1,4 +1,4 @@
-"""What a declarative file wants of a tenant, as checked values."""
+"""A declarative file: how it wants a tenant to be, as checked values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,14 +64,14 @@ class DeclaredAccountLimits:
     """
 
     default: Mapping[str, int] | None = None
-    """Of each account that has none of its own. None: the file says nothing of it."""
+    """Each account has these that has none of its own. None: the file says nothing of it."""
     accounts: Mapping[str, Mapping[str, int]]
-    """By name of the account."""
+    """Limits of single accounts, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What a file wants. None: the file says nothing of this kind, and nothing of it changes."""
+    """Everything that a file wants. None: the file says nothing of this kind, and nothing of it changes."""
 
     quotas: DeclaredQuotas | None = None
     service_accounts: tuple[str, ...] | None = None

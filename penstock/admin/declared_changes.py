@@ -1,4 +1,4 @@
-"""What a tenant has, and the steps that make it as a declarative file wants."""
+"""The steps that make a tenant as a declarative file wants, and how it is before."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from penstock.rules.access import ALLOW
 
 
 class Kind(StrEnum):
-    """What a change is about."""
+    """The kind of object that a change is about."""
 
     QUOTAS = "quotas"
     SERVICE_ACCOUNT = "service_account"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
 
 class Sign(StrEnum):
-    """What a change does."""
+    """A change makes, changes or removes something."""
 
     ADD = "+"
     CHANGE = "~"
@@ -41,13 +41,13 @@ class Change:
     id: str = ""
     fields: tuple[tuple[str, Any, Any], ...] = ()
     body: Any = None
-    """What the file says of it: the members of a group, the body of a topic or of limits, a `DeclaredAcl`, a
+    """The file's words for it: the members of a group, the body of a topic or of limits, a `DeclaredAcl`, a
     `DeclaredKey`, the body of a webhook or budget, or the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """What the tenant has, as REST lists it. A kind that the file does not name is empty."""
+    """The tenant's objects, as REST lists them. A kind that the file does not name is empty."""
 
     service_accounts: tuple[Mapping[str, Any], ...] = ()
     people: tuple[Mapping[str, Any], ...] = ()
@@ -63,16 +63,16 @@ class Present:
     webhooks: tuple[Mapping[str, Any], ...] = ()
     budgets: tuple[Mapping[str, Any], ...] = ()
     account_limits: tuple[Mapping[str, Any], ...] = ()
-    """Of the accounts that have limits of their own."""
+    """Limits of the accounts that have some of their own."""
     each_account: Mapping[str, Any] | None = None
-    """What each account has that has none of its own."""
+    """Limits of each account that has none of its own."""
 
 
 def ids_of(present: Present) -> dict[str, str]:
     """`kind:id` by `kind:name`."""
-    found = {
-        f"service_account:{one['name']}": f"service_account:{one['id']}" for one in present.service_accounts
+    ids = {
+        f"service_account:{row['name']}": f"service_account:{row['id']}" for row in present.service_accounts
     }
-    found |= {f"person:{one['email'].lower()}": f"person:{one['id']}" for one in present.people}
-    found |= {f"group:{one['name']}": f"group:{one['id']}" for one in present.principal_groups}
-    return found
+    ids |= {f"person:{row['email'].lower()}": f"person:{row['id']}" for row in present.people}
+    ids |= {f"group:{row['name']}": f"group:{row['id']}" for row in present.principal_groups}
+    return ids

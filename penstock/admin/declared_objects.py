@@ -1,4 +1,4 @@
-"""What differs of the objects of a described resource between a file and a tenant. Pure."""
+"""The difference of the objects of a described resource between a file and a tenant. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from penstock.contract.resources.description import Given, Resource
 def objects_changes(
     resource: Resource,
     kind: Kind,
-    wanted: Sequence[Mapping[str, Any]],
+    declared: Sequence[Mapping[str, Any]],
     present: Sequence[Mapping[str, Any]],
     *,
     shown: Mapping[str, Callable[[Any], object]],
@@ -23,7 +23,7 @@ def objects_changes(
     changeable = [field.name for field in resource.fields if field.given is Given.ALWAYS]
     for_good = [field.name for field in resource.fields if field.given is Given.ONCE]
     changes: list[Change] = []
-    for values in wanted:
+    for values in declared:
         name = values["name"]
         if name not in there:
             changes.append(Change(kind=kind, sign=Sign.ADD, name=name, body=dict(values)))

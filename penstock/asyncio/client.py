@@ -19,7 +19,7 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
-from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, too_late
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, Patience
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import GroupDescription, GroupSummary
@@ -33,7 +33,7 @@ from penstock.client.settings import (
     OffsetReset,
     Partitioner,
 )
-from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
+from penstock.contract.errors import BrokerUnavailable, PenstockError, ReceiptsNotWritten, TimedOut
 from penstock.producer_arguments import ProducerArguments
 from penstock.profiles import connection_settings
 from penstock.records.batch import Buffer
@@ -273,7 +273,7 @@ class Client:
         return self._admin
 
     async def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
-        """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""
+        """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Throttled`, `Unauthenticated`."""
         return descriptions.topics_in(await self._ask(descriptions.metadata_call(None), timeout))
 
     async def topic(self, name: str, timeout: float = 10.0) -> TopicDescription:
@@ -318,8 +318,8 @@ class Client:
         return await self._converse(record_safety.delete_records(before), timeout)
 
     async def durability(self, topic: str, timeout: float = 10.0) -> list[PartitionDurability]:
-        """What was read back from the disks and compared between the replicas, by partition. Raises `NotFound`, and as
-        `topics` does.
+        """Describe what was read back from the disks and compared between the replicas, by partition. Raises
+        `NotFound`, and as `topics` does.
         """
         return await self._converse(record_safety.durability(topic), timeout)
 
@@ -348,16 +348,13 @@ class Client:
         """Hold a conversation to its end, or until the time is up."""
         self._runtime.check()
         self._runtime.start()
-        deadline = self._runtime.now_ms() + timeout * 1000
-        heard: PenstockError | None = None
+        patience = Patience(timeout, self._runtime.now_ms())
         try:
             call = next(conversation)
             while True:
-                left = (deadline - self._runtime.now_ms()) / 1000
-                if left <= 0:
-                    raise too_late(timeout, heard)
+                left = patience.left_ms(self._runtime.now_ms()) / 1000
                 if isinstance(call, PenstockError):
-                    heard = call
+                    patience.hear(call, self._runtime.now_ms())
                     await asyncio.sleep(PAUSE_MS / 1000)
                     call = next(conversation)
                 else:
@@ -370,6 +367,8 @@ class Client:
         except StopIteration as done:
             outcome: _T = done.value
             return outcome
+        except BrokerUnavailable as error:
+            raise patience.end(error, self._runtime.now_ms()) from error
         finally:
             conversation.close()
 

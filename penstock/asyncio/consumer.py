@@ -79,8 +79,8 @@ class Consumer:
 
         Raises the error that a partition stopped with, once everything before it was returned:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
-        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`
-        when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`,
+        `Throttled` when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
         then called with the same batch again.
         """
         if self._polled:
@@ -139,11 +139,11 @@ class Consumer:
                 await self._tell(self._core.member)
             await self._give_way()
             began = self._runtime.now_ms()
-            found = gather()
+            gathered = gather()
             self._kept_loop_ms += self._runtime.now_ms() - began
             self._runtime.signal()
-            if found:
-                return found
+            if gathered:
+                return gathered
             malformed = self._collector.found_malformed
             if malformed is not None:
                 await self._skip(malformed)
@@ -250,11 +250,11 @@ class Consumer:
         return self._polled.first_offsets().get((topic, partition), position.offset)
 
     async def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
-        """Of every partition read: the offset that its next message will have (its high watermark)."""
+        """The offset that the next message of every partition read will have (its high watermark)."""
         return await self._offsets(END, timeout)
 
     async def beginning_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
-        """Of every partition read: the offset of the first message still there."""
+        """The offset of the first message that is still there, of every partition read."""
         return await self._offsets(BEGINNING, timeout)
 
     async def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
@@ -379,7 +379,7 @@ class Consumer:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed; it cannot be used any more then."""
+        """True once it was closed; it cannot be used any more then."""
         return self._core.closed
 
     def _check(self) -> None:

@@ -140,14 +140,14 @@ class Producer(Generic[_Value, _Key]):
         plain_keys: Sequence[Any] | None = keys
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
-            at = len(deliveries)
+            position = len(deliveries)
             route = accumulator.routes.get(topic)
             if route is not None:
                 deliveries += accumulator.append_many(
                     route,
                     plain_values,
                     plain_keys,
-                    at,
+                    position,
                     stored,
                     timestamp_ms,
                     partition,
@@ -157,10 +157,12 @@ class Producer(Generic[_Value, _Key]):
                 if self._client_core.woken or self._client_core.attention:
                     runtime.signal()
                     await asyncio.sleep(0)
-            if len(deliveries) == at:
-                key = None if plain_keys is None else plain_keys[at]
+            if len(deliveries) == position:
+                key = None if plain_keys is None else plain_keys[position]
                 deliveries.append(
-                    await self._send_waiting(topic, plain_values[at], key, stored, timestamp_ms, partition)
+                    await self._send_waiting(
+                        topic, plain_values[position], key, stored, timestamp_ms, partition
+                    )
                 )
         return deliveries
 
@@ -253,7 +255,7 @@ class Producer(Generic[_Value, _Key]):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed; it cannot be used any more then."""
+        """True once it was closed; it cannot be used any more then."""
         return self._core.closed
 
     @property

@@ -17,7 +17,7 @@ from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
-from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, too_late
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, Patience
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import GroupDescription, GroupSummary
@@ -25,7 +25,7 @@ from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.record_safety import PartitionDurability
 from penstock.client.serialization import message_deserializer, message_serializer
 from penstock.client.settings import FullPolicy, MalformedPolicy, OffsetReset, Partitioner
-from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
+from penstock.contract.errors import BrokerUnavailable, PenstockError, ReceiptsNotWritten, TimedOut
 from penstock.producer_arguments import ProducerArguments
 from penstock.profiles import connection_settings
 from penstock.records.batch import Buffer
@@ -240,7 +240,7 @@ class Client:
         return self._admin
 
     def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
-        """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""
+        """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Throttled`, `Unauthenticated`."""
         return descriptions.topics_in(self._ask(descriptions.metadata_call(None), timeout))
 
     def topic(self, name: str, timeout: float = 10.0) -> TopicDescription:
@@ -284,8 +284,8 @@ class Client:
         return self._converse(record_safety.delete_records(before), timeout)
 
     def durability(self, topic: str, timeout: float = 10.0) -> list[PartitionDurability]:
-        """What was read back from the disks and compared between the replicas, by partition. Raises `NotFound`, and as
-        `topics` does.
+        """Describe what was read back from the disks and compared between the replicas, by partition. Raises
+        `NotFound`, and as `topics` does.
         """
         return self._converse(record_safety.durability(topic), timeout)
 
@@ -311,16 +311,13 @@ class Client:
     def _converse(self, conversation: Conversation[_T], timeout: float) -> _T:
         """Hold a conversation to its end, or until the time is up."""
         self._runtime.check()
-        deadline = now_ms() + timeout * 1000
-        heard: PenstockError | None = None
+        patience = Patience(timeout, now_ms())
         try:
             call = next(conversation)
             while True:
-                left = (deadline - now_ms()) / 1000
-                if left <= 0:
-                    raise too_late(timeout, heard)
+                left = patience.left_ms(now_ms()) / 1000
                 if isinstance(call, PenstockError):
-                    heard = call
+                    patience.hear(call, now_ms())
                     time.sleep(PAUSE_MS / 1000)
                     call = next(conversation)
                 else:
@@ -333,6 +330,8 @@ class Client:
         except StopIteration as done:
             outcome: _T = done.value
             return outcome
+        except BrokerUnavailable as error:
+            raise patience.end(error, now_ms()) from error
         finally:
             conversation.close()
 

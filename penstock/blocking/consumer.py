@@ -73,8 +73,8 @@ class Consumer:
 
         Raises the error that a partition stopped with, once everything before it was returned:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
-        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`
-        when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`,
+        `Throttled` when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
         then called with the same batch again. A poll that Ctrl-C interrupts loses nothing: the next one returns
         it.
         """
@@ -141,11 +141,11 @@ class Consumer:
                 looked_at = self._runtime.changes
             if self._core.member is not None:
                 self._tell(self._core.member)
-            found = gather()
-            if found:
+            gathered = gather()
+            if gathered:
                 with self._lock:
                     self._runtime.wake()
-                return found
+                return gathered
             malformed = self._collector.found_malformed
             if malformed is not None:
                 self._skip(malformed)
@@ -272,11 +272,11 @@ class Consumer:
             return self._polled.first_offsets().get((topic, partition), position.offset)
 
     def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
-        """Of every partition read: the offset that its next message will have (its high watermark)."""
+        """The offset that the next message of every partition read will have (its high watermark)."""
         return self._offsets(END, timeout)
 
     def beginning_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
-        """Of every partition read: the offset of the first message still there."""
+        """The offset of the first message that is still there, of every partition read."""
         return self._offsets(BEGINNING, timeout)
 
     def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
@@ -405,7 +405,7 @@ class Consumer:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed; it cannot be used any more then."""
+        """True once it was closed; it cannot be used any more then."""
         return self._core.closed
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""What the blocking producer does for each message, compiled: a place in a batch under the lock, or a wait for it."""
+"""The blocking producer's work for each message, compiled: a place in a batch under the lock, or a wait for it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MessageSender:
     def send(
         self, topic: Any, value: Any, key: Any, headers: Any, timestamp_ms: Any, partition: Any
     ) -> Delivery:
-        """As `Producer.send`."""
+        """Do as `Producer.send`."""
         stored_headers: HeaderList | None = None
         if (
             type(value) is not bytes

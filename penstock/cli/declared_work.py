@@ -45,7 +45,9 @@ class Work:
 
     def run(self, changes: Sequence[Change], bar: Bar) -> None:
         """Raises what the service answers first."""
-        new_groups = [one for one in changes if one.kind is Kind.PRINCIPAL_GROUP and one.sign is Sign.ADD]
+        new_groups = [
+            change for change in changes if change.kind is Kind.PRINCIPAL_GROUP and change.sign is Sign.ADD
+        ]
         cleared = False
         waiting: list[Change] = []
         for change in changes:
@@ -77,23 +79,25 @@ class Work:
 
     def _make_groups(self, groups: Sequence[Change]) -> None:
         """All of them empty, then their members: a group may hold another one that is new too."""
-        for one in groups:
-            made = self._call(self._rest.post, "/v1/principal-groups", {"name": one.name})
-            self._ids[f"group:{one.name}"] = f"group:{made['id']}"
-        for one in groups:
-            if one.body:
-                path = f"/v1/principal-groups/{segment(self._ids[f'group:{one.name}'].partition(':')[2])}"
-                self._call(self._rest.patch, path, {"members": self._members(one.body)})
+        for group in groups:
+            made = self._call(self._rest.post, "/v1/principal-groups", {"name": group.name})
+            self._ids[f"group:{group.name}"] = f"group:{made['id']}"
+        for group in groups:
+            if group.body:
+                path = f"/v1/principal-groups/{segment(self._ids[f'group:{group.name}'].partition(':')[2])}"
+                self._call(self._rest.patch, path, {"members": self._members(group.body)})
 
     def _clear_groups(self, changes: Sequence[Change]) -> None:
         """Groups that go may hold each other, and a group that is held cannot go."""
-        for one in changes:
-            if one.kind is Kind.PRINCIPAL_GROUP and one.sign is Sign.REMOVE and one.body:
-                self._call(self._rest.patch, f"/v1/principal-groups/{segment(one.id)}", {"members": []})
+        for change in changes:
+            if change.kind is Kind.PRINCIPAL_GROUP and change.sign is Sign.REMOVE and change.body:
+                self._call(self._rest.patch, f"/v1/principal-groups/{segment(change.id)}", {"members": []})
 
     def _make_topics(self, topics: Sequence[Change], bar: Bar) -> None:
         for batch in _batches(topics):
-            answer = self._call(self._rest.post, "/v1/topics:batch", {"topics": [one.body for one in batch]})
+            answer = self._call(
+                self._rest.post, "/v1/topics:batch", {"topics": [change.body for change in batch]}
+            )
             refused: PenstockError | None = None
             for change, outcome in zip(batch, answer["topics"], strict=True):
                 if outcome["problem"] is None:
@@ -108,19 +112,19 @@ class Work:
                 raise refused
 
     def _one(self, change: Change) -> None:
-        rest, where = self._rest, segment(change.id)
+        rest, object_id = self._rest, segment(change.id)
         if change.kind is Kind.ACCOUNT_LIMITS:
             self._account_limits(change)
             return
         if change.sign is Sign.REMOVE:
             path = {
-                Kind.ACL: f"/v1/acls/{where}",
-                Kind.KEY: f"/v1/keys/{where}",
-                Kind.PRINCIPAL_GROUP: f"/v1/principal-groups/{where}",
-                Kind.SERVICE_ACCOUNT: f"/v1/service-accounts/{where}",
+                Kind.ACL: f"/v1/acls/{object_id}",
+                Kind.KEY: f"/v1/keys/{object_id}",
+                Kind.PRINCIPAL_GROUP: f"/v1/principal-groups/{object_id}",
+                Kind.SERVICE_ACCOUNT: f"/v1/service-accounts/{object_id}",
                 Kind.TOPIC: f"/v1/topics/{segment(change.name)}",
-                Kind.WEBHOOK: f"/v1/webhooks/{where}",
-                Kind.BUDGET: f"/v1/budgets/{where}",
+                Kind.WEBHOOK: f"/v1/webhooks/{object_id}",
+                Kind.BUDGET: f"/v1/budgets/{object_id}",
             }[change.kind]
             self._call(rest.delete, path)
         elif change.kind is Kind.QUOTAS:
@@ -130,18 +134,20 @@ class Work:
         elif change.kind is Kind.WEBHOOK and change.sign is Sign.ADD:
             self._make_webhook(change)
         elif change.kind is Kind.WEBHOOK:
-            self._call(rest.patch, f"/v1/webhooks/{where}", change.body)
+            self._call(rest.patch, f"/v1/webhooks/{object_id}", change.body)
         elif change.kind is Kind.BUDGET and change.sign is Sign.ADD:
             self._call(rest.post, "/v1/budgets", budget_body(change, self._ids))
         elif change.kind is Kind.BUDGET:
-            self._call(rest.patch, f"/v1/budgets/{where}", change.body)
+            self._call(rest.patch, f"/v1/budgets/{object_id}", change.body)
         elif change.kind is Kind.ACCESS:
             self._call(rest.patch, "/v1/access", {"default": change.body})
         elif change.kind is Kind.SERVICE_ACCOUNT:
             made = self._call(rest.post, "/v1/service-accounts", {"name": change.name})
             self._ids[f"service_account:{change.name}"] = f"service_account:{made['id']}"
         elif change.kind is Kind.PRINCIPAL_GROUP:
-            self._call(rest.patch, f"/v1/principal-groups/{where}", {"members": self._members(change.body)})
+            self._call(
+                rest.patch, f"/v1/principal-groups/{object_id}", {"members": self._members(change.body)}
+            )
         elif change.kind is Kind.TOPIC:
             self._call(rest.patch, f"/v1/topics/{segment(change.name)}", change.body)
         else:
@@ -168,7 +174,7 @@ class Work:
         if key.expires_at is not None:
             body["expires_at"] = key.expires_at.isoformat()
         if key.scopes:
-            body["scopes"] = [_scope(one) for one in key.scopes]
+            body["scopes"] = [_scope(scope) for scope in key.scopes]
         there = f"if penstock key list shows {key.name} of {key.service_account} now"
         lost = f"{there}, its text is lost: the same command with the same --keys-to FILE revokes it, and makes another"
         try:
@@ -236,8 +242,9 @@ class Work:
 
 
 def budget_body(change: Change, ids: Mapping[str, str]) -> dict[str, Any]:
-    """What REST is asked for a new budget: with the id of its service account. Raises `KeyError` if that is not there
-    yet."""
+    """The body that REST gets for a new budget, with the id of its service account. Raises `KeyError` if that is not
+    there yet.
+    """
     body: dict[str, Any] = dict(change.body)
     if body["service_account"]:
         body["service_account"] = ids[f"service_account:{body['service_account']}"].partition(":")[2]
@@ -252,17 +259,17 @@ def _scope(scope: DeclaredScope) -> dict[str, Any]:
 
 
 def _batches(topics: Sequence[Change]) -> Iterator[list[Change]]:
-    """As many topics as one request may make."""
+    """Divide topics into as many as one request may make."""
     batch: list[Change] = []
     partitions = 0
-    for one in topics:
-        count = one.body["partitions"]
+    for topic in topics:
+        count = topic.body["partitions"]
         if batch and (
             len(batch) == limits.TOPICS_PER_CALL_MAX or partitions + count > limits.PARTITIONS_PER_TOPIC_MAX
         ):
             yield batch
             batch, partitions = [], 0
-        batch.append(one)
+        batch.append(topic)
         partitions += count
     if batch:
         yield batch

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
-from penstock.contract.errors import PenstockError, Throttled, TimedOut
+from penstock.contract.errors import BrokerUnavailable, PenstockError, Throttled, TimedOut
 
 BROKER_MS = 3_000
 PAUSE_MS = 100
@@ -27,16 +27,46 @@ class BrokerCall(NamedTuple, Generic[M_co]):
     method: str
     request: bytes
     answer: type[M_co]
-    """What is read of the answer; one that cannot be read counts as none."""
+    """The answer is read as this; one that cannot be read counts as none."""
     broker: int | None = None
 
 
 Conversation = Generator[BrokerCall[Message] | PenstockError, Any, T]
 
 
-def too_late(timeout_s: float, heard: PenstockError | None) -> PenstockError:
-    """The error of a conversation whose time is up, and which heard that last."""
-    if isinstance(heard, Throttled):
-        return heard
-    why = f": {heard.message}" if heard is not None else ""
-    return TimedOut(f"no broker answered as asked within {timeout_s:g} s{why}")
+class Patience:
+    """How long a conversation may still take, and the error that its caller hears if that is not enough.
+
+    A broker that throttles runs: that nothing was answered within `BROKER_MS` after it said so is due to its limit, or
+    to a deadline that left no time.
+    """
+
+    def __init__(self, timeout_s: float, now: float) -> None:
+        self._timeout_s = timeout_s
+        self._until = now + timeout_s * 1000
+        self._heard: PenstockError | None = None
+        self._heard_at = now
+
+    def left_ms(self, now: float) -> float:
+        """More than 0. Raises the error for the caller when the time is up."""
+        if now >= self._until:
+            if isinstance(self._heard, Throttled):
+                raise self._heard
+            why = f": {self._heard.message}" if self._heard is not None else ""
+            raise TimedOut(f"no broker answered as asked within {self._timeout_s:g} s{why}")
+        return self._until - now
+
+    def hear(self, error: PenstockError, now: float) -> None:
+        """The conversation waits after this error."""
+        if self._of(error, now) is error:
+            self._heard, self._heard_at = error, now
+
+    def end(self, error: PenstockError, now: float) -> PenstockError:
+        """The error of a conversation that ends with this one."""
+        return self._of(error, now)
+
+    def _of(self, error: PenstockError, now: float) -> PenstockError:
+        unanswered = isinstance(error, (BrokerUnavailable, TimedOut))
+        if unanswered and isinstance(self._heard, Throttled) and now - self._heard_at <= BROKER_MS:
+            return self._heard
+        return error

@@ -28,6 +28,8 @@ class BrokerRequest:
     """The first failure is the answer; the caller decides what comes next."""
     retry_at: float = 0.0
     attempts: int = 0
+    try_ms: int = 0
+    """Time that its last try had."""
     token: int = -1
     address: str = ""
     errors: dict[str, PenstockError] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from random import Random
 
 from penstock.client.actions import StartCall
@@ -13,7 +14,7 @@ from penstock.client.timing import NEVER, Backoff
 from penstock.contract.errors import BrokerUnavailable, PenstockError, Throttled
 from penstock.contract.limits import CALL_WAIT_MS_MAX
 
-_TRY_MS_FIRST = CALL_WAIT_MS_MAX + 500
+_TRY_MS_FIRST = CALL_WAIT_MS_MAX + 700
 _TRY_MS_LONGEST = 10_000
 """A broker that is stopped or out of reach does not answer and does not refuse: the next one is asked after this
 time. One that lets the call wait for its tenant's limits answers before.
@@ -21,7 +22,7 @@ time. One that lets the call wait for its tenant's limits answers before.
 
 
 class BrokerRequests:
-    """Those under way. Each ends in exactly one call of `on_answer` or `on_failure`."""
+    """Requests under way. Each ends in exactly one call of `on_answer` or `on_failure`."""
 
     def __init__(self, core: Connections, random: Random) -> None:
         self._core = core
@@ -67,7 +68,7 @@ class BrokerRequests:
         longest = min(_TRY_MS_FIRST * 2 ** min(request.attempts - 1, 8), _TRY_MS_LONGEST)
         if request.once:
             longest = _TRY_MS_LONGEST
-        timeout_ms = max(1, int(min(longest, request.deadline - now)))
+        timeout_ms = request.try_ms = max(1, ceil(min(longest, request.deadline - now)))
         request.token = self._core.new_token()
         self._asked[request.token] = request
         self._core.act(
@@ -108,13 +109,19 @@ class BrokerRequests:
         if request.once:
             request.on_failure(error, now)
             return
-        if code is not None or now < request.deadline:
-            request.errors[request.address] = error
-        else:
-            # The try was shorter than others: what the broker answered before says more.
-            request.errors.setdefault(request.address, error)
+        self._note(request, error, answered=code is not None)
         self._waiting.append(request)
         self._again(request, now)
+
+    def _note(self, request: BrokerRequest, error: PenstockError, *, answered: bool) -> None:
+        """Keep the error of each address, those of the last round alone. Of a try that the deadline made a short one no
+        answer says less than what the broker answered before."""
+        if not answered and request.try_ms < _TRY_MS_FIRST and request.address in request.errors:
+            return
+        request.errors.pop(request.address, None)
+        request.errors[request.address] = error
+        while len(request.errors) > max(1, self._core.address_count):
+            del request.errors[next(iter(request.errors))]
 
     def _again(self, request: BrokerRequest, now: float) -> None:
         rounds = request.attempts // max(1, self._core.address_count)

@@ -10,14 +10,14 @@ _FIELD = re.compile(r"([A-Za-z][A-Za-z_-]*): (.+)", re.DOTALL)
 
 
 class Belief(Enum):
-    """What the caller may believe of a request that was answered with an error."""
+    """The caller may believe this of a request that was answered with an error."""
 
     NOT_APPLIED = "not applied"
     UNKNOWN = "unknown"
 
 
 class ErrorKind(Enum):
-    """What the SDK does with an error."""
+    """The SDK does this with an error."""
 
     RETRIABLE = "retriable"
     FENCED = "fenced"
@@ -501,7 +501,7 @@ def split_message(message: str) -> tuple[str, str]:
 
 
 def _with_subclasses(cls: type[PenstockError]) -> list[type[PenstockError]]:
-    return [cls, *(found for narrower in cls.__subclasses__() for found in _with_subclasses(narrower))]
+    return [cls, *(each for narrower in cls.__subclasses__() for each in _with_subclasses(narrower))]
 
 
 _TABLE: dict[ErrorCode, type[PenstockError]] = {cls.code: cls for cls in _with_subclasses(PenstockError)[1:]}

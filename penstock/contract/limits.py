@@ -31,7 +31,7 @@ BATCH_BYTES_MAX_DEFAULT: Final = 2 * MIB
 BATCH_BYTES_MAX_LIMIT: Final = 12 * MIB
 """The most that a topic may allow for one batch: one largest message and its frame."""
 BATCH_OVERHEAD_BYTES: Final = KIB
-"""What a batch needs beside its largest message: its header, and the frame of one record."""
+"""Bytes that a batch needs beside its largest message: its header, and the frame of one record."""
 RECORDS_PER_BATCH_MAX: Final = 1_000_000
 """A batch's record count and offset span are bounded so that one batch cannot exhaust the offset space."""
 RECORDS_AND_HEADERS_PER_BATCH_MAX: Final = 1_000_000
@@ -41,7 +41,7 @@ memory beside its content, and may take two bytes of a batch.
 HEADER_NAME_BYTES_PER_BATCH_MAX: Final = BATCH_BYTES_MAX_LIMIT
 """Names of all headers of a batch. They are text, of which a reader's memory may take four times as much."""
 DECOMPRESSED_BATCH_BYTES_MAX: Final = 64 * MIB
-"""What a reader inflates for one batch; a frame that declares more is refused before inflating."""
+"""Bytes that a reader inflates for one batch at most; a frame that declares more is refused before inflating."""
 
 FRAME_HEAD_BYTES_MAX: Final = 4 * MIB
 """The head of one frame, which is parsed at once: names and numbers, no messages."""
@@ -62,11 +62,11 @@ Connections without a call are bounded together: half of the broker's file descr
 STREAMS_PER_CONNECTION_MAX: Final = 100
 """Streams and calls open on one connection; further ones wait in the client. The SDK opens another one before,
 and at most 16 to one broker."""
-CALL_WAIT_MS_MAX: Final = 1_000
-"""What a call may wait at a broker for its tenant's requests and processor time, both together. Then it is refused as
-`THROTTLED`: clients wait longer than this for an answer, so they know why they got none."""
+CALL_WAIT_MS_MAX: Final = 800
+"""A call waits so long at a broker for its tenant's requests and processor time, both together. Then it is refused as
+`THROTTLED`: a client that gives it a second, as polls of the SDK do, hears why it got no answer."""
 FIRST_REQUEST_MS_MAX: Final = 10_000
-"""What a call may take to send its request, once it is admitted; then it ends."""
+"""Time that a call may take to send its request, once it is admitted; then it ends."""
 REFUSED_BATCHES_PER_S_MAX: Final = 1_000
 """Batches of one tenant that a broker refuses in a second for what no retry repairs; a stream that sends more of them
 is read so much more slowly. A frame counts as 20.
@@ -163,7 +163,7 @@ DOMAIN_NAME_LENGTH_MAX: Final = 64
 """The name of a zone or a host. Each answer about the cluster has it for every broker."""
 
 GROUP_NAME_LENGTH_MAX: Final = 249
-"""As a topic's name."""
+"""The length of a group's name, as that of a topic's."""
 GROUP_MEMBERS_MAX: Final = 500
 """An assignment is decided in one turn of the event loop."""
 GROUP_SUBSCRIPTIONS_MAX: Final = 20_000
@@ -171,14 +171,14 @@ GROUP_SUBSCRIPTIONS_MAX: Final = 20_000
 MEMBERS_PER_TENANT_MAX: Final = 5_000
 """Members of all groups of a tenant, per partition of `__groups`: each is looked at ten times a second."""
 MEMBER_ID_LENGTH_MAX: Final = 100
-"""Of a member's id, its instance id and its client id."""
+"""The length of a member's id, its instance id and its client id."""
 GROUPS_PER_TENANT_MAX: Final = 1_000
 """Per partition of `__groups`: what a coordinator keeps in memory for one tenant."""
 GROUP_TOPICS_MAX: Final = 1_000
 """Topics that one member may subscribe to."""
 COMMITTED_BYTES_PER_TENANT_MAX: Final = 64 * MIB
-"""Of all offsets that a tenant's groups have committed, per partition of `__groups`: 200 bytes for each and its note.
-Some 300,000 without notes.
+"""Bytes of all offsets that a tenant's groups have committed, per partition of `__groups`: 200 bytes for each and its
+note. Some 300,000 without notes.
 """
 SESSION_TIMEOUT_MS_MIN: Final = 1_000
 """A shorter session would end with a pause of the collector or the network."""
@@ -187,7 +187,7 @@ SESSION_TIMEOUT_MS_MAX: Final = 3600 * 1000
 REBALANCE_TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
 """The most time that a member may take to give partitions up."""
 COMMIT_METADATA_LENGTH_MAX: Final = 4 * KIB
-"""Of the note that a consumer may store with an offset."""
+"""The length of the note that a consumer may store with an offset."""
 TENANTS_PER_PERSON_MAX: Final = 10
 """Tenants that one person may own, unless an operator has set another number for them: each has limits of its own."""
 ORGANISATIONS_PER_PERSON_MAX: Final = 10
@@ -195,7 +195,7 @@ ORGANISATIONS_PER_PERSON_MAX: Final = 10
 TENANTS_PER_ORGANISATION_MAX: Final = 1_000
 """Tenants of one organisation: a change of its members looks through all of them."""
 DISPLAY_NAME_LENGTH_MAX: Final = 100
-"""Of what people call an organisation."""
+"""The length of what people call an organisation."""
 PAGE_ITEMS_MAX: Final = 1_000
 """Items of one page of a list of REST: what one request reads and one answer holds."""
 PAGE_ITEMS_DEFAULT: Final = 100

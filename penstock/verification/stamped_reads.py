@@ -16,6 +16,7 @@ from penstock.contract.errors import (
     ErrorCode,
     NotFound,
     PenstockError,
+    Throttled,
     error_class,
 )
 from penstock.contract.ids import TopicId, TopicPartition
@@ -136,8 +137,8 @@ class StampedReads:
         )
 
     def _ask_any(self, method: str, request: bytes) -> bytes:
-        """The answer of the first broker that gives one. Raises `BrokerUnavailable`."""
-        failures: list[str] = []
+        """The answer of the first broker that gives one. Raises `BrokerUnavailable`, `Throttled`."""
+        failures: list[PenstockError] = []
         patience_s = self._patience_s if self._has_answered else min(self._patience_s, self._reach_s)
         deadline = time.monotonic() + patience_s
         pause = _PAUSE_S_FIRST
@@ -148,10 +149,13 @@ class StampedReads:
                 except PenstockError as error:
                     if not error.retriable:
                         raise
-                    failures.append(error.message)
+                    failures.append(error)
             if time.monotonic() + pause > deadline:
-                raise BrokerUnavailable(
-                    f"no broker answered within {patience_s:g} s: {'; '.join(dict.fromkeys(failures[-3:]))}"
+                last = failures[-3:]
+                said = "; ".join(dict.fromkeys(error.message for error in last))
+                throttled = any(isinstance(error, Throttled) for error in last)
+                raise (Throttled if throttled else BrokerUnavailable)(
+                    f"no broker answered within {patience_s:g} s: {said}"
                 )
             pause = self._wait(pause)
 
@@ -187,7 +191,7 @@ class StampedReads:
         self, where: TopicPartition, offset: int, end_offset: int, bytes_max: int = READ_BYTES
     ) -> StampedBatches:
         """Batches from the one that holds `offset` on; their headers where the key may verify and not consume. Raises
-        `NotFound` for a topic that is not there, and `BrokerUnavailable` after `patience_s`.
+        `NotFound` for a topic that is not there, and `BrokerUnavailable` or `Throttled` after `patience_s`.
         """
 
         def ask(headers_only: bool) -> proof_pb2.ReadStampedResponse:
@@ -223,7 +227,9 @@ class StampedReads:
     def _ask_leader(
         self, where: TopicPartition, method: str, request: bytes, kind: type[_Answer], what: str
     ) -> _Answer:
-        """The leader's answer, whose error, if it has one, is for good. Raises `NotFound`, `BrokerUnavailable`."""
+        """The leader's answer, whose error, if it has one, is for good. Raises `NotFound`, `BrokerUnavailable`,
+        `Throttled`.
+        """
         deadline = time.monotonic() + self._patience_s
         pause = _PAUSE_S_FIRST
         fresh = bool(self._topics)
@@ -248,9 +254,10 @@ class StampedReads:
                     return answer
                 fresh = error not in _ELSEWHERE
             else:
-                failure, fresh = f"{where}: no leader now", False
+                error, failure, fresh = 0, f"{where}: no leader now", False
             if time.monotonic() + pause > deadline:
-                raise BrokerUnavailable(f"{where}, {what}: {failure}")
+                throttled = error == ErrorCode.THROTTLED
+                raise (Throttled if throttled else BrokerUnavailable)(f"{where}, {what}: {failure}")
             pause = self._wait(pause)
 
     def _leader_address(self, where: TopicPartition) -> str | None:

@@ -76,12 +76,14 @@ class Fairness:
         self._clock = clock
         self._processor = ProcessorTime(clock, stats, quotas)
         self._use = Use()
-        self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
+        self._shares = Shares(self._use)
+        self._spare = Spare(self._use)
+        self._refusals = Refusals()
         self._somebody_asked = asyncio.Event()
         self._work = _Line(clock, stats, lambda tenant: self._shares.wait_ms(tenant, clock.monotonic_ms()))
         self._questions = _Line(clock, stats, self._question_waits_ms)
         self._paused = _Line(clock, stats, self._question_waits_ms)
-        """Of questions that have begun, so that one that has not does not wait for all of them."""
+        """Questions that have begun wait here, so that one that has not does not wait for all of them."""
         self._beats = _Line(clock, stats, self._beat_waits_ms)
         self._refused = _Line(
             clock, stats, lambda tenant: self._refusals.wait_ms(tenant, clock.monotonic_ms())
@@ -100,7 +102,7 @@ class Fairness:
         return await self._processor.frame(tenant, connection, sign)
 
     def processor_pace(self, tenant: TenantId) -> Pace | None:
-        """Of the tenant's limit of processor time now; None = it has none."""
+        """The pace of the tenant's limit of processor time now; None = it has none."""
         return self._processor.pace(tenant)
 
     async def turn_of_refused(self, tenant: TenantId) -> None:
@@ -113,35 +115,32 @@ class Fairness:
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work(), self._clock, partial(self._spent, tenant), _no_pause)
+        return await _Charged(work(), self._clock, partial(self._spent, tenant, is_call=False), _no_pause)
 
-    async def turn_of_call(self, tenant: TenantId, wait_ms_max: float, *, beat: bool = False) -> int:
+    async def turn_of_call(self, tenant: TenantId, wait_ms_max: float | None, *, beat: bool = False) -> int:
         """`turn` for a call, which is then `answered` in the same step. A `beat` is a heartbeat of a group's member:
         it does not wait behind its tenant's questions, nor at its limit of processor time while there are not too many.
-        Raises `CallFailed` when that limit makes it wait longer than `wait_ms_max`.
+        Raises `CallFailed` when that limit makes it wait longer than `wait_ms_max`; None: it waits, as a push does.
         """
         await (self._beats if beat else self._questions).turn(tenant)
         return await (self._processor.beat if beat else self._processor.call)(tenant, wait_ms_max)
-
-    async def turn_of_push(self, tenant: TenantId) -> None:
-        """`turn` for a push of a watch, which is then `answered` in the same step."""
-        await self._questions.turn(tenant)
-        await self._processor.frame(tenant, None, None)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
         use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
 
         def charge(spent_ms: float, now_ms: float, took_ms: float) -> None:
-            self._spent(tenant, spent_ms, now_ms, took_ms)
+            self._spent(tenant, spent_ms, now_ms, took_ms, is_call=True)
             use.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
         return await _Charged(work(), self._clock, charge, partial(pauses.turn, tenant))
 
-    def _spent(self, tenant: TenantId, spent_ms: float, now_ms: float, took_ms: float) -> None:
+    def _spent(
+        self, tenant: TenantId, spent_ms: float, now_ms: float, took_ms: float, *, is_call: bool
+    ) -> None:
         self._use.charge(tenant, spent_ms, now_ms, took_ms)
-        self._processor.charge(tenant, spent_ms, now_ms)
+        self._processor.charge(tenant, spent_ms, now_ms, is_call=is_call)
 
     def _question_waits_ms(self, tenant: TenantId) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -186,11 +185,8 @@ class TenantTurns:
         return await self.fairness.charged(self.tenant, work)
 
     async def asked(self, work: Callable[[], Awaitable[T]], wait_ms_max: float | None = None) -> T:
-        """A question, begun in the turn of a call (`Fairness.turn_of_call`); None: in that of a push."""
-        if wait_ms_max is None:
-            await self.fairness.turn_of_push(self.tenant)
-        else:
-            await self.fairness.turn_of_call(self.tenant, wait_ms_max)
+        """A question, begun in its turn, see `Fairness.turn_of_call`."""
+        await self.fairness.turn_of_call(self.tenant, wait_ms_max)
         return await self.fairness.answered(self.tenant, work)
 
 
@@ -212,7 +208,7 @@ def fairly(
 
 
 async def _no_pause() -> None:
-    """What is paid for goes on at once."""
+    """Work that is paid for goes on at once."""
 
 
 class _Charged(Generic[T]):

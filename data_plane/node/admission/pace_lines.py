@@ -72,6 +72,8 @@ async def _taken(
             wait_ms = waiting.look(now_ms)
             if pace.line.is_first(woken.set):
                 if pace.take(units, now_ms):
+                    if units:
+                        pace.line.used(units, units, is_call=waiting.is_call)
                     return True
                 wait_ms = min(wait_ms, _LOOK_MS, max(_SOON_MS, pace.clears_in_ms(now_ms)))
             try:
@@ -94,8 +96,8 @@ class LineTurn:
         self._line: Line | None = None
 
     def wait_ms(self, now_ms: float) -> float | None:
-        """0: the turn has come, and is kept until it leaves. Else ask once more after so long, or when woken;
-        None = only when woken."""
+        """0: the turn has come, and is kept until it leaves or a call comes. Else ask once more after so long, or when
+        woken; None = only when woken."""
         pace = self.pace()
         if pace is None:
             self.leave(now_ms)

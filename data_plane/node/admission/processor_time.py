@@ -20,12 +20,13 @@ from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import BURST_MS, Pace
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
+from penstock.contract.limits import CALL_WAIT_MS_MAX
 
 PROCESSOR_RATE = "broker_processor_ms_per_s"
 OWED_MS_MAX = 10_000.0
 """A tenant waits no longer than this for what it has used, and one piece of work: its streams are not given up."""
 _UNITS = 1_000_000
-"""Of a pace in a millisecond of processor time: steps of some microseconds count too."""
+"""A millisecond of processor time is so many units of a pace: steps of some microseconds count too."""
 _FORGET_MS = 60_000.0
 """After so long without work a tenant is as one that did none."""
 
@@ -54,13 +55,16 @@ class ProcessorTime:
         """Tenants whose use is known."""
         return len(self._used)
 
-    def charge(self, tenant: TenantId, spent_ms: float, now_ms: float) -> None:
-        """The tenant has just used so much."""
+    def charge(self, tenant: TenantId, spent_ms: float, now_ms: float, *, is_call: bool) -> None:
+        """A call of the tenant, or a stream, has just used so much."""
         pace = self._pace(tenant, now_ms)
         if pace is not None:
             self._used[tenant].at_ms = now_ms
+            units = int(spent_ms * _UNITS)
             if pace.clears_in_ms(now_ms) < OWED_MS_MAX:
-                pace.correct(0, int(spent_ms * _UNITS))
+                pace.correct(0, units)
+            ahead_max = max(pace.burst, pace.bytes_per_s * CALL_WAIT_MS_MAX / 1000)
+            pace.line.used(units, ahead_max, is_call=is_call)
 
     def pace(self, tenant: TenantId) -> Pace | None:
         """The tenant's, for streams that ask for their turn instead of awaiting it; None = no limit."""
@@ -85,21 +89,24 @@ class ProcessorTime:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
-    async def call(self, tenant: TenantId, wait_ms_max: float) -> int:
-        """The same for a call, which waits no longer than that. Raises `CallFailed`."""
+    async def call(self, tenant: TenantId, wait_ms_max: float | None) -> int:
+        """The same for a call, which waits no longer than that; None: however long. Raises `CallFailed`."""
         if self._passes(tenant):
             return 0
         began_ms = self._clock.monotonic_ms()
+        limit = asyncio.timeout(None if wait_ms_max is None else wait_ms_max / 1000)
         try:
-            async with asyncio.timeout(wait_ms_max / 1000):
+            async with limit:
                 await self._turn(tenant, Waiting(None, None, began_ms, is_call=True))
         except TimeoutError:
+            if not limit.expired():
+                raise
             self._refuse(tenant)
         finally:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
-    async def beat(self, tenant: TenantId, wait_ms_max: float) -> int:
+    async def beat(self, tenant: TenantId, wait_ms_max: float | None) -> int:
         """A heartbeat of a group's member neither waits nor is refused, until the tenant owes all that it can owe.
         Other work waits before it owes more than one piece: that is a flood of heartbeats, which waits as `call` does.
         """
@@ -168,7 +175,7 @@ class ProcessorTime:
 
 
 def _forgive(pace: Pace, now_ms: float) -> None:
-    """What was used at a higher limit is owed at the one there is, OWED_MS_MAX of it at most."""
+    """Owe what was used at a higher limit at the one there is, OWED_MS_MAX of it at most."""
     owed_ms = pace.clears_in_ms(now_ms)
     if owed_ms > OWED_MS_MAX:
         pace.correct(int((owed_ms - OWED_MS_MAX) * pace.bytes_per_s / 1000), 0)

@@ -39,11 +39,11 @@ class BudgetOffice:
         self._books = ControllerBooks(view, seated=seated, confident=confident, begin=self._begin)
         self._books_begun = 0
         self._written: dict[TenantId, tuple[int, BudgetUseRecord]] = {}
-        """By tenant, the revision and value that these books wrote last."""
+        """The revision and value that these books wrote last, by tenant."""
         self._one_by_one = asyncio.Lock()
 
     async def asked(self, request: BudgetRequest) -> BudgetAnswer | None:
-        """What is granted, once it is written; None: this broker grants nothing now."""
+        """Grant something, and answer once it is written; None: this broker grants nothing now."""
         async with self._one_by_one:
             return await self._asked(request)
 
@@ -77,13 +77,16 @@ class BudgetOffice:
     def _record(self, tenant: TenantId) -> tuple[int, BudgetUseRecord]:
         """With its revision: what these books wrote, which the image may not have yet."""
         image = self._view.image
-        seen = (image.budget_use_revisions.get(tenant, 0), image.budget_use.get(tenant, BudgetUseRecord()))
+        in_image = (
+            image.budget_use_revisions.get(tenant, 0),
+            image.budget_use.get(tenant, BudgetUseRecord()),
+        )
         written = self._written.get(tenant)
-        if written is not None and not seen[0] and image.revision >= written[0]:
+        if written is not None and not in_image[0] and image.revision >= written[0]:
             # It was removed since, with the tenant's last budget.
             del self._written[tenant]
             written = None
-        return written if written is not None and written[0] > seen[0] else seen
+        return written if written is not None and written[0] > in_image[0] else in_image
 
     def _stored(self, key: BudgetKey) -> BudgetUse | None:
         return self._record(key.tenant)[1].uses.get(key.budget_id)

@@ -1,4 +1,4 @@
-"""What a node offers on the client listener: each method with its handler, in its tenant's turn."""
+"""The methods that a node offers on the client listener, each with its handler, in its tenant's turn."""
 
 from dataclasses import dataclass
 

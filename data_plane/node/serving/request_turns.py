@@ -65,7 +65,7 @@ class RequestTurns:
 
 
 class KeyRequests:
-    """Those with one key, which count for its principal, if that has a rate of its own, and for its tenant."""
+    """Requests with one key, which count for its principal, if that has a rate of its own, and for its tenant."""
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class KeyRequests:
 
     def passes(self) -> bool:
         """True: a request is counted and goes on now. False: nothing is counted, and it has to wait."""
-        own, pace = self._own_pace(), self._pace()
-        if own is None and pace is None:
+        principals, pace = self._own_pace(), self._pace()
+        if principals is None and pace is None:
             return True
         now_ms = self._clock.monotonic_ms()
-        if own is not None and (own.line or not own.take(REQUEST_UNITS, now_ms)):
+        if principals is not None and (principals.line or not principals.take(REQUEST_UNITS, now_ms)):
             return False
         if pace is None or (not pace.line and pace.take(REQUEST_UNITS, now_ms)):
             return True
-        _give_back(own)
+        _give_back(principals)
         return False
 
     def beat(self) -> None:
@@ -129,10 +129,13 @@ class KeyRequests:
             return 0
         self._check_soon(self._own_pace())
         self._check_soon(self._pace())
+        limit = asyncio.timeout(CALL_WAIT_MS_MAX / 1000)
         try:
-            async with asyncio.timeout(CALL_WAIT_MS_MAX / 1000):
+            async with limit:
                 return await self._wait(None, None, is_call=True)
         except TimeoutError:
+            if not limit.expired():
+                raise
             paces = [pace for pace in (self._own_pace(), self._pace()) if pace is not None]
             if paces:
                 self._refuse(max(paces, key=self._call_waits_ms))
@@ -173,13 +176,13 @@ class KeyRequests:
             connection.when_gone(waiting.woken.set)
         try:
             # In its principal's line first: what waits there takes no place of others in the tenant's.
-            own = await take_in_turn(self._own_pace, REQUEST_UNITS, waiting, self._clock)
+            principals = await take_in_turn(self._own_pace, REQUEST_UNITS, waiting, self._clock)
             try:
-                if is_call and own is not None:
+                if is_call and principals is not None:
                     self._check_soon(self._pace())
                 await take_in_turn(self._pace, REQUEST_UNITS, waiting, self._clock)
             except BaseException:
-                _give_back(own)
+                _give_back(principals)
                 raise
         finally:
             if connection is not None:

@@ -1,4 +1,4 @@
-"""What a group has committed, asked of its coordinator."""
+"""The offsets that a group has committed, asked of its coordinator."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def ask_committed(
         if answer.error:
             failed(refusal(answer.error, answer.message), now)
             return
-        found = {(offset.topic_id, offset.partition): offset.offset for offset in answer.offsets}
+        offsets = {(offset.topic_id, offset.partition): offset.offset for offset in answer.offsets}
         for tp, topic_id in partitions.items():
-            if found.get((topic_id, tp[1]), -1) >= 0:
-                committed.offsets[tp] = found[topic_id, tp[1]]
+            if offsets.get((topic_id, tp[1]), -1) >= 0:
+                committed.offsets[tp] = offsets[topic_id, tp[1]]
         committed.done = core.changed = True
 
     def failed(error: PenstockError, now: float) -> None:

@@ -16,6 +16,8 @@ from penstock.contract.v1 import groups_pb2 as pb
 CALL_MS = 3_000
 """A coordinator that was stopped or is out of reach does not refuse: after this time the client looks for another."""
 FIND_MS = 5_000
+THROTTLED_MAX = 3
+"""A coordinator is looked for again when it has throttled so many calls, and answered none between them."""
 _METHODS = {
     "heartbeat": methods.GROUP_HEARTBEAT,
     "commit": methods.COMMIT_OFFSETS,
@@ -41,6 +43,8 @@ class CoordinatorCalls:
         self._group = group
         self._backoff = Backoff(50, 1_000, random)
         self._coordinator: int | None = None
+        self._throttled = 0
+        """Calls that the coordinator has throttled since it answered one."""
         self._finding: BrokerRequest | None = None
         self._find_at = 0.0
         self._failures = 0
@@ -62,8 +66,11 @@ class CoordinatorCalls:
         self._core.attend()
 
     def not_answered(self, error: PenstockError) -> None:
-        """The coordinator refused or did not answer: look for it again, unless it throttles, for then it is there."""
-        if not isinstance(error, Throttled):
+        """The coordinator refused or did not answer: look for it again, at the third time if it throttles, for that
+        says nothing of whether it is still the coordinator."""
+        self._throttled = self._throttled + 1 if isinstance(error, Throttled) else 0
+        if self._throttled in (0, THROTTLED_MAX):
+            self._throttled = 0
             self._coordinator = None
 
     def step(self, now: float) -> None:
@@ -91,6 +98,7 @@ class CoordinatorCalls:
     def _send(self, call: _Call, coordinator: int, now: float) -> None:
         def answered(response: bytes, now: float) -> None:
             self._asked.pop(sent, None)
+            self._throttled = 0
             call.on_answer(response, now)
 
         def failed(error: PenstockError, now: float) -> None:

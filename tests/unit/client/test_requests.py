@@ -9,7 +9,7 @@ import pytest
 
 from penstock.client.actions import StartCall
 from penstock.client.consuming.offset_lookups import OffsetLookup
-from penstock.client.conversations import too_late
+from penstock.client.conversations import BROKER_MS, Patience
 from penstock.client.core import REFRESH_MS, SUSPECT_MS, ClientCore
 from penstock.client.ports import BrokerRequest
 from penstock.client.timing import NEVER
@@ -161,19 +161,63 @@ def test_a_broker_has_answered_a_call_that_it_lets_wait_before_the_client_asks_a
     assert asking.next_call().timeout_ms >= CALL_WAIT_MS_MAX + 500
 
 
+THROTTLED = Throttled("used all")
+LOST = BrokerUnavailable("b0: no answer")
+
+
 @pytest.mark.parametrize(
-    ("heard", "expected", "message"),
+    ("heard", "expected"),
     [
-        (Throttled("used all"), Throttled, "used all"),
-        (NoLeader("orders-0: no leader now"), TimedOut, "within 5 s: orders-0: no leader now"),
-        (None, TimedOut, "no broker answered as asked within 5 s"),
+        ((), TimedOut("no broker answered as asked within 5 s")),
+        (
+            (NoLeader("orders-0: no leader now"),),
+            TimedOut("no broker answered as asked within 5 s: orders-0: no"),
+        ),
+        ((THROTTLED,), THROTTLED),
+        ((NoLeader("orders-0: no leader now"), THROTTLED), THROTTLED),
+        ((THROTTLED, LOST, LOST), THROTTLED),
+        (
+            (THROTTLED, NoLeader("orders-0: no leader now")),
+            TimedOut("no broker answered as asked within 5 s: orders"),
+        ),
+        (
+            (THROTTLED, LOST, LOST, LOST, LOST, LOST),
+            TimedOut("no broker answered as asked within 5 s: b0: no answer"),
+        ),
     ],
 )
 def test_a_conversation_whose_time_is_up_says_what_it_waited_for(
-    heard: PenstockError | None, expected: type[PenstockError], message: str
+    heard: tuple[PenstockError, ...], expected: PenstockError
 ) -> None:
-    error = too_late(5.0, heard)
-    assert type(error) is expected and error.message.endswith(message)
+    patience, now = Patience(5.0, 100.0), 100.0
+    for error in heard:
+        assert patience.left_ms(now) == 5_100 - now
+        now += BROKER_MS / 4
+        patience.hear(error, now)
+    with pytest.raises(type(expected)) as raised:
+        patience.left_ms(5_100.0)
+    assert raised.value.message.startswith(expected.message)
+
+
+def test_a_conversation_that_ends_unanswered_after_a_broker_throttled_says_so() -> None:
+    patience = Patience(5.0, 0.0)
+    assert patience.end(LOST, 0.0) is LOST
+    patience.hear(THROTTLED, 100.0)
+    assert patience.end(LOST, 100.0 + BROKER_MS) is THROTTLED
+    assert patience.end(LOST, 101.0 + BROKER_MS) is LOST
+    assert patience.end(forbidden := Forbidden("never"), 100.0) is forbidden
+
+
+def test_only_what_the_last_round_heard_is_said() -> None:
+    asking = Asking()
+    request = asking.ask()
+    asking.fail(asking.next_call(), Throttled.code, "used all")
+    for _ in range(3):
+        asking.fail(asking.next_call(), message="connection refused")
+    assert [type(error) for error in request.errors.values()] == [BrokerUnavailable] * 3
+    asking.know(0, 1)
+    asking.fail(asking.next_call(), message="connection refused")
+    assert len(request.errors) <= asking.core.address_count
 
 
 def test_a_refusal_for_good_ends_it_and_any_other_is_tried_again() -> None:

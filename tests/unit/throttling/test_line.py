@@ -55,6 +55,7 @@ def test_calls_and_streams_go_in_turn_and_each_kind_in_the_order_it_came() -> No
 
     def gone() -> str:
         (first,) = [name for name, wake in wakes.items() if line.is_first(wake)]
+        line.used(1, 1, is_call=first.startswith("c"))
         line.leave(wakes[first], 0.0)
         return first
 
@@ -66,22 +67,37 @@ def test_calls_and_streams_go_in_turn_and_each_kind_in_the_order_it_came() -> No
         join(name)
     join("s4")
     assert (len(line), line.calls) == (6, 3)
-    assert [gone() for _ in range(2)] == ["c1", "s2"] and line.before_a_call == 4
-    assert gone() == "c2" and line.before_a_call == 3, "a stream is next"
-    assert [gone() for _ in range(3)] == ["s3", "c3", "s4"] and not line
-    assert woken == ["s2", "s2", "c2", "s3", "c3", "s4"], "each that became the first when another went"
+    assert [gone() for _ in range(2)] == ["c1", "c2"], "a stream went while no call waited"
+    assert line.before_a_call == 3, "a stream is next"
+    assert [gone() for _ in range(4)] == ["s2", "c3", "s3", "s4"] and not line
+    assert woken == ["s2", "c2", "s2", "c3", "s3", "s4"], "each that became the first"
 
 
-def test_who_gives_up_its_first_turn_gives_it_to_the_other_kind() -> None:
+def test_the_kind_goes_first_that_has_used_less_and_is_woken_when_it_becomes_the_first() -> None:
+    line, woken = Line(), list[str]()
+    stream, call = (partial(woken.append, name) for name in ("stream", "call"))
+    line.join(stream, 0.0)
+    line.join(call, 0.0, is_call=True)
+    for amount, is_call, first in (
+        (5, True, stream),
+        (3, False, stream),
+        (2, False, call),
+        (50, False, call),
+        (10, True, call),
+        (1, True, stream),
+    ):
+        line.used(amount, 10, is_call=is_call)
+        assert line.is_first(first)
+    assert woken == ["stream", "call", "stream"]
+
+
+def test_who_gives_up_its_first_turn_takes_it_from_no_other_of_its_kind() -> None:
     line, woken = Line(), list[str]()
     stream, call, other = (partial(woken.append, name) for name in ("stream", "call", "other"))
     line.join(stream, 0.0)
     line.join(call, 0.0, is_call=True)
     line.join(other, 0.0, is_call=True)
-    line.leave(other, 0.0)
-    assert line.is_first(call), "it was not its turn"
     line.leave(call, 0.0)
-    line.join(other, 0.0, is_call=True)
-    assert line.is_first(stream)
-    line.leave(stream, 0.0)
-    assert line.is_first(other) and woken == ["stream", "other"]
+    assert line.is_first(other) and woken == ["other"]
+    line.leave(other, 0.0)
+    assert line.is_first(stream) and woken == ["other", "stream"]

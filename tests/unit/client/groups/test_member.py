@@ -8,6 +8,7 @@ from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.v1 import log_pb2
+from tests.unit.client.fake_cluster import Refused
 from tests.unit.client.groups.members import Member, Service
 
 
@@ -357,22 +358,55 @@ def test_committed_offsets_that_are_refused_or_not_told_in_time_are_an_error(
     assert asked.done and asked.error is not None and asked.error.code is code
 
 
-@pytest.mark.parametrize("call", ["Heartbeat", "CommitOffsets", "FetchCommitted"])
-def test_a_coordinator_that_throttles_is_not_looked_for_again(call: str) -> None:
+@pytest.mark.parametrize(
+    ("calls", "code", "searches_min", "searches_max"),
+    [
+        (("CommitOffsets", "FetchCommitted"), ErrorCode.THROTTLED, 0, 1 / 3),
+        (("Heartbeat", "CommitOffsets", "FetchCommitted"), ErrorCode.THROTTLED, 1, 1 / 3),
+        (("FetchCommitted",), ErrorCode.NOT_COORDINATOR, 1, 1),
+    ],
+)
+def test_a_coordinator_is_looked_for_again_when_it_refuses_or_throttles_three_calls_in_a_row(
+    calls: tuple[str, ...], code: ErrorCode, searches_min: int, searches_max: float
+) -> None:
     service = filled(messages=40)
     member = Member(service, auto_commit=False)
     member.poll()
-    searches = []
-    for refused_with in (ErrorCode.THROTTLED, ErrorCode.NOT_COORDINATOR):
-        service.refuses[call] = refused_with
-        member.core.ask_committed(service.runner.now + 5_000)
-        member.core.commit({("orders", 1): 3}, service.runner.now + 5_000)
-        before = len(service.runner.calls)
-        service.run(5_000)
-        methods = [method for _, method in service.runner.calls[before:]]
-        assert methods.count(call) > 1, "it is asked again"
-        searches.append(methods.count("FindCoordinator"))
-    assert searches[0] == 0 < searches[1]
+    right = service.runner.cluster.call
+
+    def call(broker: int, method: str, request: bytes) -> bytes:
+        if method.rsplit("/", 1)[1] in calls:
+            raise Refused(code, "not now")
+        return right(broker, method, request)
+
+    service.runner.cluster.call = call  # type: ignore[method-assign]
+    member.core.ask_committed(service.runner.now + 20_000)
+    member.core.commit({("orders", 1): 3}, service.runner.now + 20_000)
+    before = len(service.runner.calls)
+    service.run(20_000)
+    asked = [method for _, method in service.runner.calls[before:]]
+    refused = sum(asked.count(call) for call in calls)
+    assert refused > 10, "it is asked again"
+    assert searches_min <= asked.count("FindCoordinator") <= searches_max * refused
+
+
+def test_a_group_that_moved_from_a_coordinator_that_throttles_is_found() -> None:
+    service = filled(messages=40)
+    member = Member(service, auto_commit=False)
+    member.poll()
+    throttling, service.coordinator = service.coordinator, 1
+    right = service.runner.cluster.call
+
+    def call(broker: int, method: str, request: bytes) -> bytes:
+        if broker == throttling and "Groups" in method and "Find" not in method:
+            raise Refused(ErrorCode.THROTTLED, "used all")
+        return right(broker, method, request)
+
+    service.runner.cluster.call = call  # type: ignore[method-assign]
+    asked = member.core.ask_committed(service.runner.now + 10_000)
+    service.run(9_000)
+    assert asked.done and asked.error is None
+    assert member.owned == [0, 1, 2, 3]
 
 
 def test_a_coordinator_that_is_found_late_is_waited_for_and_said_when_it_takes_too_long() -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from penstock.contract import errors
+from penstock.contract import errors, methods
 from penstock.contract.errors import ErrorCode
+from tests.unit.client.fake_cluster import Refused
 from tests.unit.client.producing.test_producing import started
 from tests.unit.client.runner import Runner
 
@@ -93,3 +94,21 @@ def test_a_topic_that_no_broker_describes_is_told_with_what_each_address_said() 
     runner.run(1_000)
     told = runner.core.topic_waits("orders").message
     assert "b0: connection refused" in told and "b1: connection refused" in told
+
+
+def test_a_topic_that_throttled_brokers_do_not_describe_is_told_as_throttled() -> None:
+    runner = Runner(brokers=2)
+    right = runner.cluster.call
+
+    def call(broker: int, method: str, request: bytes) -> bytes:
+        if method == methods.METADATA and broker == 0:
+            raise Refused(ErrorCode.THROTTLED, "the tenant has used all of its limit")
+        return right(broker, method, request)
+
+    runner.cluster.call = call  # type: ignore[method-assign]
+    runner.down = {1: None}
+    runner.producer().route("orders")
+    runner.run(2_000)
+    waits = runner.core.topic_waits("orders")
+    assert isinstance(waits, errors.Throttled)
+    assert "b0: the tenant has used all" in waits.message and "b1: connection refused" in waits.message

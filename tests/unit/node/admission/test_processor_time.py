@@ -376,17 +376,30 @@ def test_a_call_waits_no_longer_than_another_limit_has_left_it() -> None:
     broker.run(story())
 
 
-@pytest.mark.parametrize(("streams", "calls"), [(STREAMS, 1), (STREAMS, 4), (4, STREAMS), (1, 10 * STREAMS)])
-def test_calls_and_streams_of_a_tenant_at_its_limit_each_get_half_of_it(streams: int, calls: int) -> None:
-    """So a call is answered however many streams wait, and a flood of calls stops no stream."""
-    limit, piece_ms, seconds = 250, 10.0, 40
+@pytest.mark.parametrize(
+    ("streams", "calls", "limit", "frame_ms", "call_ms"),
+    [
+        (STREAMS, 1, 250, 10.0, 10.0),
+        (1, 2 * STREAMS, 250, 10.0, 10.0),
+        (STREAMS, 30, 250, 30.0, 30.0),
+        (10, 30, 100, 20.0, 20.0),
+        (STREAMS, 20, 250, 1.0, 10.0),
+        (STREAMS, 20, 250, 0.5, 50.0),
+        (STREAMS, 20, 250, 30.0, 1.0),
+    ],
+)
+def test_calls_and_streams_of_a_tenant_at_its_limit_each_get_half_of_it(
+    streams: int, calls: int, limit: int, frame_ms: float, call_ms: float
+) -> None:
+    """So a call is answered however many streams wait, and a flood of calls stops no stream: whatever each costs."""
+    seconds = 30
     broker, refused = Broker(limit), 0
-    pieces = {"streams": 0, "calls": 0}
+    used_ms = {"streams": 0.0, "calls": 0.0}
 
     async def frames() -> None:
         while True:
-            await broker.piece(GREEDY, piece_ms)
-            pieces["streams"] += 1
+            await broker.piece(GREEDY, frame_ms)
+            used_ms["streams"] += frame_ms
 
     async def asking() -> None:
         nonlocal refused
@@ -395,9 +408,10 @@ def test_calls_and_streams_of_a_tenant_at_its_limit_each_get_half_of_it(streams:
                 await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX)
             except CallFailed:
                 refused += 1
+                await asyncio.sleep(0.1)
                 continue
-            await broker.fair.answered(GREEDY, lambda: broker.work(piece_ms))
-            pieces["calls"] += 1
+            await broker.fair.answered(GREEDY, lambda: broker.work(call_ms))
+            used_ms["calls"] += call_ms
 
     async def story() -> None:
         tasks = [
@@ -409,10 +423,37 @@ def test_calls_and_streams_of_a_tenant_at_its_limit_each_get_half_of_it(streams:
         await ended(tasks)
 
     broker.run(story())
-    half = limit * seconds / piece_ms / 2
-    assert pieces["calls"] == pytest.approx(half, rel=0.1)
-    assert pieces["streams"] == pytest.approx(half, rel=0.1)
+    half = limit * seconds / 2
+    assert used_ms["calls"] == pytest.approx(half, rel=0.1)
+    assert used_ms["streams"] == pytest.approx(half, rel=0.1)
     assert calls > 4 or not refused
+
+
+@pytest.mark.parametrize(("piece_ms", "answered_min"), [(300.0, 60), (400.0, 40), (500.0, 30)])
+def test_a_call_that_comes_again_is_answered_beside_a_stream_whose_pieces_take_longer_than_it_may_wait(
+    piece_ms: float, answered_min: int
+) -> None:
+    broker, answered = Broker(250), 0
+
+    async def stream() -> None:
+        while True:
+            await broker.piece(GREEDY, piece_ms)
+
+    async def story() -> None:
+        nonlocal answered
+        streaming = asyncio.create_task(stream())
+        for _ in range(200):
+            try:
+                await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX)
+            except CallFailed:
+                await asyncio.sleep(0.3)
+                continue
+            await broker.fair.answered(GREEDY, lambda: broker.work(1.0))
+            answered += 1
+        await ended([streaming])
+
+    broker.run(story())
+    assert answered >= answered_min
 
 
 def test_a_push_of_a_watch_waits_however_long_its_tenants_limit_takes() -> None:
@@ -442,7 +483,7 @@ def test_what_waited_for_its_share_is_within_the_limit_too(are_pushes: bool) -> 
 
     async def piece() -> None:
         if are_pushes:
-            await broker.fair.turn_of_push(GREEDY)
+            await broker.fair.turn_of_call(GREEDY, None)
             await broker.fair.answered(GREEDY, lambda: broker.work(piece_ms))
         else:
             await broker.fair.turn(GREEDY)

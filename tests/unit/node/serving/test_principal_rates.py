@@ -281,3 +281,20 @@ def test_a_call_is_judged_by_its_tenants_line_once_more_when_its_principals_turn
         await asyncio.gather(*others, return_exceptions=True)
 
     desk.run(story())
+
+
+def test_a_call_that_has_waited_too_long_for_its_principals_rate_is_refused_in_its_name() -> None:
+    desk = Desk(tenants=1_000 * REQUEST_UNITS, own=5 * REQUEST_UNITS)
+
+    async def story() -> None:
+        robot = desk.requests.of(ACME, "robot", 1)
+        while robot.passes():
+            pass
+        waiting = asyncio.create_task(robot.call())
+        await asyncio.sleep(0.01)
+        desk.own.change(REQUEST_UNITS // 10, desk.monotonic_ms())
+        with pytest.raises(CallFailed, match=r"requests_per_s of principal sa_robot is reached: 0\.1 of it"):
+            await waiting
+        assert not desk.own.line
+
+    desk.run(story())
