@@ -17,7 +17,7 @@ class Line:
         self._calls: dict[Wake, None] = {}
         self._streams: dict[Wake, None] = {}
         self._calls_ahead = 0.0
-        """By so much calls have used more than streams, see `used`."""
+        """Calls have used so much more than streams, see `used`."""
         self._waited_ms = 0.0
         self._since_ms = 0.0
 

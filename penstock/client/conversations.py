@@ -59,7 +59,8 @@ class Patience:
     def hear(self, error: PenstockError, now: float) -> None:
         """The conversation waits after this error."""
         if self._of(error, now) is error:
-            self._heard, self._heard_at = error, now
+            self._heard = error
+            self._heard_at = now
 
     def end(self, error: PenstockError, now: float) -> PenstockError:
         """The error of a conversation that ends with this one."""
