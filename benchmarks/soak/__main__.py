@@ -32,7 +32,9 @@ def trends_of(soaked: Soaked) -> dict[Quantity, Trend]:
             if quantity.name in values
         ]
         level = points[-1].value if points else 0.0
-        trends[quantity] = trend_of(points, tolerated(quantity, level), fed=quantity.fed)
+        trends[quantity] = trend_of(
+            points, tolerated(quantity, level), fed=quantity.fed, full_after=quantity.full_after
+        )
     return trends
 
 

@@ -186,8 +186,8 @@ def _heartbeat(folder: Path) -> dict[str, Any]:
 def _say(values: Mapping[str, float]) -> None:
     print(
         f"  {values['seconds'] / 60:.0f} min: {values['rounds']:.0f} rounds, the last in {values['round_s']:.1f} s; "
-        f"Python {values['python_rss']:.0f} MiB; Java {values['java_rss']:.0f} MiB, its heap after a collection "
-        f"{values.get('java_heap_after_collection', 0):.0f} of {values.get('java_heap_capacity', 0):.0f} MiB, "
+        f"Python {values['python_rss']:.0f} MiB; Java {values['java_rss']:.0f} MiB, its heap in use "
+        f"{values.get('java_heap_in_use', 0):.0f} of {values.get('java_heap_capacity', 0):.0f} MiB, "
         f"{values['java_threads']:.0f} threads",
         file=sys.stderr,
         flush=True,

@@ -22,16 +22,22 @@ class Quantity:
     """Growth of less than this in 1,000 rounds is none, however small the quantity is."""
     fed: bool = False
     """It grows with what is written, as it should: it is shown and not judged."""
+    full_after: int = 0
+    """So many rounds it has to grow: something keeps what the last ones left."""
 
 
 _SHARE = 0.05
 """Growth of this share of a quantity in 1,000 rounds is none as well: a run of half an hour sees no less."""
+_KEPT_ROUNDS = 120
+"""Spark keeps the last hundred batches in a stream's checkpoint, and entries of the sink's log for ten minutes after
+one with all before them.
+"""
 QUANTITIES = (
     Quantity(name="python_rss", unit="MiB", least=8),
     Quantity(name="python_threads", unit="", least=1),
     Quantity(name="python_descriptors", unit="", least=2),
     Quantity(name="java_rss", unit="MiB", least=20),
-    Quantity(name="java_heap_after_collection", unit="MiB", least=20),
+    Quantity(name="java_heap_in_use", unit="MiB", least=20),
     Quantity(name="java_heap_capacity", unit="MiB", least=20),
     Quantity(name="java_metaspace", unit="MiB", least=5),
     Quantity(name="java_code", unit="MiB", least=5),
@@ -42,9 +48,9 @@ QUANTITIES = (
     Quantity(name="workers_rss", unit="MiB", least=20),
     Quantity(name="workers", unit="", least=1),
     Quantity(name="round_s", unit="s", least=0.5),
-    Quantity(name="checkpoint_files", unit="", least=50),
-    Quantity(name="checkpoint", unit="MiB", least=1),
-    Quantity(name="sink_log_files", unit="", least=50),
+    Quantity(name="checkpoint_files", unit="", least=50, full_after=_KEPT_ROUNDS),
+    Quantity(name="checkpoint", unit="MiB", least=1, full_after=_KEPT_ROUNDS),
+    Quantity(name="sink_log_files", unit="", least=50, full_after=_KEPT_ROUNDS),
     Quantity(name="scratch_files", unit="", least=50),
     Quantity(name="scratch", unit="MiB", least=10),
     Quantity(name="temporary_files", unit="", least=5),
@@ -159,8 +165,9 @@ def sample(processes: RunnerProcesses, folders: Folders) -> dict[str, float]:
         values[f"{kind}_files"] = files
         values[kind] = size / _MIB
     values["log"] = folders.output.stat().st_size / _MIB
-    done = java.collections(folders.java_log.read_text(errors="replace"))
-    if done:
-        values["java_heap_after_collection"] = done[-1].after_mib
-        values["java_heap_capacity"] = done[-1].heap_mib
+    collections = java.collections(folders.java_log.read_text(errors="replace"))
+    whole = [collection for collection in collections if collection.full]
+    if whole:
+        values["java_heap_in_use"] = whole[-1].after_mib
+        values["java_heap_capacity"] = collections[-1].heap_mib
     return values

@@ -85,10 +85,15 @@ def slope_of(points: Sequence[Point], blocks: int = BLOCKS) -> Slope:
     return Slope(value=slope * PER_ROUNDS, noise=_T[blocks - 2] * error * PER_ROUNDS)
 
 
-def trend_of(points: Sequence[Point], tolerated: float, *, fed: bool = False) -> Trend:
-    """The trend after the warm-up. `tolerated`: growth in 1,000 rounds that is none. Raises as `slope_of`."""
+def trend_of(points: Sequence[Point], tolerated: float, *, fed: bool = False, full_after: int = 0) -> Trend:
+    """The trend after the warm-up, or after the round `full_after` when that is later: before it the quantity has to
+    grow. A run that ends too early for that is unclear. `tolerated`: growth in 1,000 rounds that is none. Raises as
+    `slope_of`.
+    """
     last = max(point.rounds for point in points)
-    judged = [point for point in points if point.rounds >= WARM_UP * last]
+    begin = WARM_UP * last
+    too_short = full_after > last / 2
+    judged = [point for point in points if point.rounds >= (begin if too_short else max(begin, full_after))]
     slope = slope_of(judged)
     late = slope_of(judged[len(judged) // 2 :], BLOCKS // 2)
     means = _means(judged, BLOCKS)
@@ -98,11 +103,15 @@ def trend_of(points: Sequence[Point], tolerated: float, *, fed: bool = False) ->
         slope=slope,
         late=late,
         tolerated=tolerated,
-        verdict=Verdict.FED if fed else _judge(slope, late, tolerated),
+        verdict=_verdict(slope, late, tolerated, fed=fed, too_short=too_short),
     )
 
 
-def _judge(slope: Slope, late: Slope, tolerated: float) -> Verdict:
+def _verdict(slope: Slope, late: Slope, tolerated: float, *, fed: bool, too_short: bool) -> Verdict:
+    if fed:
+        return Verdict.FED
+    if too_short:
+        return Verdict.UNCLEAR
     if slope.most <= tolerated:
         return Verdict.STEADY
     if slope.least <= tolerated:

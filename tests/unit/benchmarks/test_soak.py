@@ -63,6 +63,12 @@ def test_what_is_fed_is_not_judged() -> None:
     assert trend_of(series(5.0), 25, fed=True).verdict is Verdict.FED
 
 
+def test_what_has_to_grow_first_is_judged_after_that_and_unclear_in_a_run_that_is_too_short() -> None:
+    points = series(5.0, levels_at=120)
+    assert trend_of(points, 25, full_after=120).verdict is Verdict.STEADY
+    assert trend_of(points[:130], 25, full_after=120).verdict is Verdict.UNCLEAR
+
+
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 8 required; run longer"):
         trend_of(series(1.0, rounds=8), 25)
