@@ -31,7 +31,9 @@ def trends_of(soaked: Soaked) -> dict[Quantity, Trend]:
             for values in soaked.samples
             if quantity.name in values
         ]
-        level = points[-1].value if points else 0.0
+        if not points:
+            continue
+        level = points[-1].value
         trends[quantity] = trend_of(
             points, tolerated(quantity, level), fed=quantity.fed, full_after=quantity.full_after
         )
@@ -158,7 +160,11 @@ def main() -> int:
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(soaked.samples), encoding="utf-8")
     shutil.rmtree(folder)
-    trends = trends_of(soaked)
+    try:
+        trends = trends_of(soaked)
+    except ValueError as error:
+        print(f"soak: {error}", file=sys.stderr)
+        return 1
     problems = problems_of(soaked, trends)
     show(soaked, trends, problems)
     if chosen.json is not None:
