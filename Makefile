@@ -36,7 +36,7 @@ READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 CLASSES := .venv/.spark-classes-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help setup dev demo check test compile wheel sim planted mutants reconcile bench load cluster chaos fresh proto docs terraform .lint
+.PHONY: help setup dev demo check test compile wheel sim planted mutants reconcile bench load soak cluster chaos fresh proto docs terraform .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -82,6 +82,9 @@ bench: $(READY)  ## Measure beside the floor: the quick set, ONLY=name for one f
 
 load: $(READY)  ## All kinds of users at once on a whole service for MINUTES=10 (Locust); JSON=path writes it down too
 	$(RUN) $(BIN)/python -m benchmarks.load $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JSON),--json $(JSON))
+
+soak: $(READY)  ## The usage runner's rounds back to back for MINUTES=30, and what of it grows; JSON=path writes it down too
+	$(RUN) $(BIN)/python -m benchmarks.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JSON),--json $(JSON))
 
 cluster: $(READY)  ## A whole service over three zones of hosts, over TLS, with the demo's load and a table (as root); FLIGHTS=50000
 	$(RUN) $(BIN)/python -m hosts $(if $(FLIGHTS),--flights $(FLIGHTS)) $(if $(DATA),--folder $(DATA))

@@ -21,7 +21,7 @@ PRINCIPALS = 2
 DAY_MS = 86_400_000
 FILE_MS = 300_000
 """A file of bronze holds so much time: a service whose rounds take five minutes, or whose driver is asked so often."""
-_START_MS = 20_000 * DAY_MS
+START_MS = 20_000 * DAY_MS
 _MINUTE_MS = 60_000
 EACH_MS = MeterPeriods().changed_ms
 _MESSAGES = 50
@@ -71,11 +71,14 @@ class _Odometer:
 class Load:
     """`__usage` from its first record on: each broker writes one record each ten seconds, to a partition of its own."""
 
-    def __init__(self, brokers: int = BROKERS, partitions: int = PARTITIONS) -> None:
+    def __init__(
+        self, brokers: int = BROKERS, partitions: int = PARTITIONS, start_ms: int = START_MS
+    ) -> None:
         self._led = [
             [_Odometer(number) for number in range(broker, partitions, brokers)] for broker in range(brokers)
         ]
-        self._now_ms = _START_MS
+        self._start_ms = start_ms
+        self._now_ms = start_ms
         self._offset = 0
         self.readings = 0
         self.each_ms = EACH_MS
@@ -88,7 +91,7 @@ class Load:
 
     def rows(self, until_ms: int) -> Iterator[dict[str, object]]:
         """Rows of bronze of the time up to `until_ms` since the load's start."""
-        while self._now_ms < _START_MS + until_ms:
+        while self._now_ms < self._start_ms + until_ms:
             self._now_ms += self.each_ms
             for broker, odometers in enumerate(self._led):
                 readings = [reading for odometer in odometers for reading in self._read(odometer)]
@@ -116,7 +119,7 @@ class Load:
         """Writes up to half of the time since the last reading; where a minute ended in them, its end is read too."""
         written_ms = self._now_ms - self.each_ms // 2
         minute_ms = written_ms // _MINUTE_MS * _MINUTE_MS
-        if written_ms - minute_ms < self.each_ms and minute_ms > _START_MS:
+        if written_ms - minute_ms < self.each_ms and minute_ms > self._start_ms:
             odometer.write(minute_ms - 1)
             yield odometer.read(pb.MINUTE_END)
         odometer.write(written_ms)

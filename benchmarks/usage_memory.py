@@ -8,7 +8,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -37,6 +38,17 @@ def memory(
     folder: Path, rounds: int = ROUNDS, conf: Mapping[str, str] = MappingProxyType({})
 ) -> list[Measured]:
     """Mebibytes of the driver's Java after the last round; beside it the most, and what its Python took."""
+    with usage_brokers(folder, conf) as (file, client):
+        return _rounds(configuration.read(file), client, rounds)
+
+
+@contextmanager
+def usage_brokers(
+    folder: Path, conf: Mapping[str, str] = MappingProxyType({}), **settings: object
+) -> Iterator[tuple[Path, Client]]:
+    """Three brokers with `__usage` within the block: the pipeline's configuration file, with these settings of Spark
+    (`conf`) and of the pipeline, and a client that may write.
+    """
     folder = folder.absolute()
     with BenchCluster(folder) as cluster:
         key = new_key()
@@ -50,12 +62,13 @@ def memory(
                     "datasets": str(folder / "datasets"),
                     "usage_key_file": str(folder / "usage.key"),
                     "spark": {"conf": dict(conf)},
+                    **settings,
                 }
             ),
             encoding="utf-8",
         )
         with Client(bootstrap=cluster.bootstrap.split(","), api_key=key.reveal()) as client:
-            return _rounds(configuration.read(file), client, rounds)
+            yield file, client
 
 
 def _rounds(chosen: configuration.Configuration, client: Client, rounds: int) -> list[Measured]:
@@ -70,7 +83,7 @@ def _rounds(chosen: configuration.Configuration, client: Client, rounds: int) ->
         pipeline.take_over(lease)
         with client.producer() as producer:
             for number in range(1, rounds + 1):
-                _write(producer, load, number * FILE_MS)
+                write(producer, load, number * FILE_MS)
                 pipeline.round_or_again()
                 pipeline.tidy(lambda: True)
                 java.append(_java().memory_info().rss / _MIB)
@@ -92,15 +105,17 @@ def _rounds(chosen: configuration.Configuration, client: Client, rounds: int) ->
     return [Measured(name="usage_java_mib", value=java[-1], unit="MiB", beside=beside)]
 
 
-def _write(producer: Producer[Buffer, Buffer], load: Load, until_ms: int) -> None:
-    """The records of the time up to `until_ms` since the load's start, acknowledged on return."""
+def write(producer: Producer[Buffer, Buffer], load: Load, until_ms: int) -> dict[str, int]:
+    """The records of the time up to `until_ms` since the load's start, acknowledged on return. Returns partition of
+    `__usage` -> offset after the last of them; brokers write records of their own among them.
+    """
     sent = []
     for row in load.rows(until_ms):
         value, partition = row["record"], row["src_partition"]
         assert isinstance(value, bytes) and isinstance(partition, int)
         sent.append(producer.send(TOPIC, value, partition=partition))
-    for delivery in sent:
-        delivery.result(timeout=_SEND_S)
+    receipts = [delivery.result(timeout=_SEND_S) for delivery in sent]
+    return {str(receipt.partition): receipt.offset + 1 for receipt in receipts}
 
 
 def _java() -> psutil.Process:

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.rules.timestamps import DAY_MS
+from spark_usage import worker_monitors
 from spark_usage.decode import Damaged, parse_record
 from spark_usage.frames import nothing
 from spark_usage.sink_log import FOLDER, Entry, read_log
@@ -48,6 +49,8 @@ class BronzeFolders:
 
 def ingest(spark: SparkSession, datasets: Path, options: dict[str, str], topic: str = TOPIC) -> int:
     """Append the topic's new records to bronze. Returns the number of new rows. Raises what ends the stream."""
+    # At the start, so that of streams that fail no more than one thread is left either.
+    worker_monitors.end_those_without_workers(spark)
     query = start(spark, datasets, options, topic)
     query.awaitTermination()
     error = query.exception()

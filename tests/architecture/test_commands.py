@@ -23,6 +23,7 @@ COMMANDS = [
     "mutants",
     "bench",
     "load",
+    "soak",
     "cluster",
     "chaos",
     "fresh",

@@ -24,7 +24,8 @@ from tests.integration.bad_input.small_disk import Ballast, may_mount, small_dis
 from tests.spark_usage.bronze_surgery import drop_record
 from tests.spark_usage.records import DAY, MINUTE, Writer, reading
 from tests.spark_usage.service import Service, service
-from tests.waiting import PATIENCE_S
+from tests.spark_usage.test_worker_monitors import monitors
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
@@ -63,7 +64,9 @@ def test_stream_and_batch_read_each_record_once_and_go_on_where_they_were(
         assert bronze.ingest(spark, datasets, running.source_options | {"max_rows_per_batch": "25"}) >= 60
         assert written_by_us(spark, datasets) == Counter(first)
         running.write(second)
+        threads = len(monitors(spark))
         bronze.ingest(spark, datasets, running.source_options)
+        wait_until("Java has no thread more than before", lambda: len(monitors(spark)) <= threads)
         assert written_by_us(spark, datasets) == Counter(first + second)
         ends = bronze.committed_offsets(datasets)
         places_are_whole(spark, datasets, ends)
