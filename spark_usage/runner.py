@@ -3,9 +3,10 @@ that finds something new, so a service at rest costs a look at the ends of `__us
 
 Of several runners the one that holds the lease works; the others wait for it. A runner that finds that another one has
 the lease ends at once, and is started again as one that waits. One whose Java was killed ends too, since no session
-works without it, and is started again whole. After a long round the pause is longer, up to half a
-minute: rounds leave the machine to others. A round that fails is tried again at once. When that fails too, the
-heartbeat reports it, and the next round begins after the pause, at most half a minute, whatever the interval.
+works without it, and is started again whole; and so does one whose Java is worn out. After a long round the pause is
+longer, up to half a minute: rounds leave the machine to others. A round that fails is tried again at once. When that
+fails too, the heartbeat reports it, and the next round begins after the pause, at most half a minute, whatever the
+interval.
 """
 
 import errno
@@ -29,6 +30,7 @@ from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 from spark_usage.configuration import Configuration, from_environment
 from spark_usage.heartbeat import Heartbeat
+from spark_usage.java_wear import JavaWear, descriptors_of_java
 from spark_usage.lease import RENEW_S, RunnerLease, Unavailable, lease_of
 from spark_usage.metrics import HeartbeatCollector
 from spark_usage.pipeline import NotYet, Pipeline
@@ -61,6 +63,7 @@ class Runner:
         self._pipeline = Pipeline(configuration)
         self._woken = ""
         self._heartbeat = Heartbeat(configuration.state_directory)
+        self._java_wear = JavaWear(descriptors_of_java)
 
     def serve(self) -> HttpListener:
         """Open the listener. Raises `OSError` when its address cannot be bound."""
@@ -95,6 +98,7 @@ class Runner:
             while not self._stopping.is_set():
                 self._woken = self._last_wake()
                 pause = self._round(heartbeat)
+                self._end_if_worn_out()
                 self._rest(pause)
             heartbeat.report(state="stopping")
         finally:
@@ -167,6 +171,18 @@ class Runner:
                 log.critical("Java has ended; this runner ends, to be started again")
                 self._lease.release()
                 self._end_now("Java has ended", ProcessEnd.FAILED)
+
+    def _end_if_worn_out(self) -> None:
+        """Nothing is under way between two rounds."""
+        worn = self._java_wear.after_round()
+        if worn is not None and not self._stopping.is_set():
+            log.warning(
+                "Java has too many descriptors open, which Spark leaves; this runner ends, to be started again",
+                extra={"open": worn.open, "most": worn.most},
+            )
+            self._pipeline.close()
+            self._lease.release()
+            self._end_now("Java is started again", ProcessEnd.FAILED)
 
     def _end_now(self, reason: str, status: ProcessEnd) -> NoReturn:
         self._heartbeat.report(state="stopped", busy=False, error=reason)

@@ -16,7 +16,10 @@ import pytest
 from pyspark import SparkContext
 
 from local.free_ports import HOST, free_port
+from penstock.cli.exit_codes import ProcessEnd
 from spark_usage import configuration
+from spark_usage import runner as runner_module
+from spark_usage.java_wear import Descriptors
 from spark_usage.lease import lease_of
 from spark_usage.rounds import Round
 from spark_usage.runner import Runner, pause_s
@@ -114,9 +117,9 @@ def test_rounds_that_take_long_are_further_apart() -> None:
     assert pause_s(300.0, 600.0) == 600.0, "an operator's interval holds"
 
 
-def test_a_round_that_failed_is_not_left_for_a_long_interval(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def chosen(tmp_path: Path) -> configuration.Configuration:
+    """Of a service whose brokers are not there."""
     file = tmp_path / "penstock.json"
     values: dict[str, Any] = {
         "brokers": {"bootstrap": ["127.0.0.1:1"]},
@@ -125,7 +128,41 @@ def test_a_round_that_failed_is_not_left_for_a_long_interval(
     values |= {"usage_key_file": str(tmp_path / "usage.key"), "pipeline_interval_s": 600}
     file.write_text(json.dumps(values))
     (tmp_path / "datasets").mkdir()
-    chosen = configuration.read(file)
+    return configuration.read(file)
+
+
+class Ended(BaseException):
+    """The process would have ended."""
+
+
+def test_a_runner_whose_java_is_worn_out_gives_its_lease_back_and_ends(
+    chosen: configuration.Configuration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = iter((400, 410, 2_249))
+    monkeypatch.setattr(
+        runner_module, "descriptors_of_java", lambda: Descriptors(open=next(opened), most=4_096)
+    )
+    lease = lease_of(chosen)
+    assert lease.hold()
+    runner = Runner(chosen, lease)
+
+    def end(status: int) -> None:
+        raise Ended(status)
+
+    monkeypatch.setattr(os, "_exit", end)
+    runner._end_if_worn_out()
+    runner._end_if_worn_out()
+    assert not lease_of(chosen).hold(), "it goes on"
+    with pytest.raises(Ended, match=str(int(ProcessEnd.FAILED))):
+        runner._end_if_worn_out()
+    another = lease_of(chosen)
+    assert another.hold(), "another runner may work at once"
+    another.release()
+
+
+def test_a_round_that_failed_is_not_left_for_a_long_interval(
+    chosen: configuration.Configuration, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lease = lease_of(chosen)
     assert lease.hold()
     runner = Runner(chosen, lease)
