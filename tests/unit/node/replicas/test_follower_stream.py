@@ -308,13 +308,22 @@ def test_a_leader_looks_at_a_set_that_others_made_smaller_until_it_is_whole() ->
 class Pushing:
     """A leader that pushes to a follower which says what it holds when it is told to."""
 
-    def __init__(self, body_bytes: int = 40, beat_ms: int = CONFIG.timings.watermark_beat_ms) -> None:
+    def __init__(
+        self,
+        body_bytes: int = 40,
+        beat_ms: int = CONFIG.timings.watermark_beat_ms,
+        window_bytes: int = CONFIG.replica_window_bytes,
+    ) -> None:
         self.broker = Miniature(tail_bytes=1 << 22)
         self.replica = led(self.broker)
         self.wire = Wire()
         self.clock = StillClock()
         self._body_bytes = body_bytes
-        self._config = replace(CONFIG, timings=replace(CONFIG.timings, watermark_beat_ms=beat_ms))
+        self._config = replace(
+            CONFIG,
+            timings=replace(CONFIG.timings, watermark_beat_ms=beat_ms),
+            replica_window_bytes=window_bytes,
+        )
 
     def produce(self) -> None:
         """One batch of one record."""
@@ -379,6 +388,23 @@ def test_behind_large_pushes_nothing_waits() -> None:
     async def story() -> None:
         for offset in range(3):
             pushing.produce()
+            assert await pushing.wire.pushed() == [(1, offset)]
+
+    pushing.run(story)
+
+
+def test_a_full_window_opens_as_soon_as_the_follower_has_what_was_sent() -> None:
+    pushing = Pushing(body_bytes=SMALL_WINDOW_BYTES, beat_ms=60_000, window_bytes=SMALL_WINDOW_BYTES)
+
+    async def story() -> None:
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        for offset in range(1, 4):
+            pushing.produce()
+            await pushing.nothing_comes()
+            pushing.wire.held(1, offset - 1)
+            await pushing.nothing_comes()
+            pushing.wire.held(1, offset)
             assert await pushing.wire.pushed() == [(1, offset)]
 
     pushing.run(story)
