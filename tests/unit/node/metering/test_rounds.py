@@ -301,7 +301,7 @@ def test_each_second_of_a_partition_without_a_leader_is_told_by_partition_and_fa
 def test_a_log_is_deleted_up_to_what_is_metered_and_sealed_and_no_further(
     metered: Metered, metered_end: int, sealed_end: int, deletable: bool, begins_there: bool
 ) -> None:
-    metered.replica.note_metered(metered_end, 1)
+    metered.replica.note_metered(1, metered_end)
     metered.replica.note_sealed(sealed_end)
     assert metered.metering.may_delete(where(), 5) is deletable
     assert metered.metering.is_read(where(), 5) is begins_there
