@@ -15,11 +15,13 @@ from data_plane.node.tasks import Turn
 from data_plane.testkit.rng import Chances, SimRng
 from data_plane.testkit.store import SimulatedStore
 from penstock.contract import errors
-from tests.unit.groups.setup import TENANT
+from penstock.contract.ids import TenantId
+from tests.unit.groups import setup
 from tests.unit.node.storage import CONFIG
 
 from .test_group_partition import Coordinating, some_turns
 
+TENANT = TenantId(setup.TENANT)
 CALL_MS = 3_000
 SOON_S = 0.1
 """The store has answered and its watch has told."""
