@@ -15,7 +15,9 @@ from data_plane.metadata.features import FEATURES_KEY, LEASES, FeaturesRecord
 from data_plane.metadata.port import Delete
 from data_plane.node.environment import Environment
 from data_plane.node.leasing.lease_keeper import LeaseKeeper
+from data_plane.node.leasing.messages import answer_frame, read_request
 from data_plane.node.leasing.pacing import IDLE_MS, PRODUCE_RATE, Pacing
+from data_plane.node.ports import Peer
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.loop import SimLoop
@@ -31,11 +33,45 @@ RATE = 1_000_000
 TERMS = Terms()
 
 
+class Wire:
+    """The streams to another controller, which grants all that is asked for."""
+
+    peer = "controller"
+
+    def __init__(self) -> None:
+        self.opened = self.closed = 0
+        self._request: Request | None = None
+
+    async def connect(self, peer: Peer, method: str, timeout_ms: int) -> "Wire":
+        self.opened += 1
+        return self
+
+    async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:
+        raise AssertionError("leases are asked for on a stream")
+
+    async def send(self, frame: bytes) -> None:
+        self._request = read_request(frame)
+
+    async def receive(self) -> bytes:
+        assert self._request is not None
+        return answer_frame(self._request, dict.fromkeys(self._request.wishes, RATE))
+
+    def close(self) -> None:
+        self.closed += 1
+
+    @property
+    def is_gone(self) -> bool:
+        return False
+
+    def when_gone(self, wake: object) -> None:
+        """It stays."""
+
+
 class Keeping:
     """The broker is the controller itself; what its office answers is the test's to say."""
 
     def __init__(self) -> None:
-        self.loop = SimLoop(1)
+        self.loop, self.wire = SimLoop(1), Wire()
         self.clock, self.stats = SimClock(self.loop), NodeStats()
         self.store = Store()
         self.store.topic(record(), record(partition=1, leader=2))
@@ -53,7 +89,7 @@ class Keeping:
         view: Any = SimpleNamespace(image=self.store.image)
         office: Any = SimpleNamespace(asked=self._asked)
         environment = Environment(
-            config=CONFIG, clock=self.clock, rng=NOBODY, transport=NOBODY, disk=NOBODY, stats=self.stats
+            config=CONFIG, clock=self.clock, rng=NOBODY, transport=self.wire, disk=NOBODY, stats=self.stats
         )
         self.keeper = LeaseKeeper(
             environment,
@@ -204,3 +240,41 @@ def test_requests_of_many_tenants_that_begin_one_after_the_other_keep_their_dist
         assert gaps_ms and min(gaps_ms) >= 20
 
     Keeping().run(story)
+
+
+def test_leases_of_another_controller_are_asked_for_on_one_stream_that_ends_with_the_broker() -> None:
+    keeping = Keeping()
+
+    async def story(keeping: Keeping) -> None:
+        keeping.seat(BrokerId(2))
+        keeping.keeper.observe()
+        await keeping.use_for(3)
+        assert keeping.share == RATE
+        assert (keeping.wire.opened, keeping.wire.closed) == (1, 0)
+
+    keeping.run(story)
+    assert keeping.wire.opened == keeping.wire.closed == 1
+
+
+def test_shares_follow_at_once_when_the_lease_ends_with_its_registration() -> None:
+    async def story(keeping: Keeping) -> None:
+        await keeping.use_for(1)
+        assert keeping.share == RATE
+        pace = keeping.pacing.of(KEY, keeping.clock.monotonic_ms())
+        assert pace is not None
+        keeping.registration.epoch = 0
+        keeping.keeper.observe()
+        assert pace.bytes_per_s < RATE
+
+    Keeping().run(story)
+
+
+def test_below_the_feature_level_of_leases_nothing_is_asked() -> None:
+    keeping = Keeping()
+    keeping.store.put(FEATURES_KEY, FeaturesRecord(level=LEASES - 1).encode())
+
+    async def story(keeping: Keeping) -> None:
+        await keeping.use_for(1)
+        assert keeping.requests == [] and not keeping.holder.owes
+
+    keeping.run(story)
