@@ -36,8 +36,8 @@ SOON_S = 1.5
 class Coordinators(Coordinating):
     """A broker that leads `__groups-0`, while its metadata say that broker 2 does."""
 
-    found: bool = True
-    """Whether the broker has a replica of it."""
+    has_replica: bool = True
+    """The broker has a replica of it."""
 
     def play_beside_metadata(self, story: Callable[[], Awaitable[None]], *, exists: bool = True) -> None:
         async def whole() -> None:
@@ -74,7 +74,7 @@ class Coordinators(Coordinating):
         self.play(whole)
 
     def _find(self, place: TopicPartition) -> Replica | None:
-        return self.replica if self.found and place == where() else None
+        return self.replica if self.has_replica and place == where() else None
 
     def make_topic(self, leader: BrokerId = OTHER_BROKER) -> None:
         """`__groups` with one partition, and the broker that leads it by the metadata."""
@@ -163,7 +163,7 @@ def test_what_is_not_led_any_more_is_dropped_and_another_broker_is_asked() -> No
 
 
 def test_a_broker_without_the_partition_coordinates_nothing() -> None:
-    made = Coordinators(found=False)
+    made = Coordinators(has_replica=False)
 
     async def story() -> None:
         with pytest.raises(errors.NotCoordinator):
@@ -219,9 +219,9 @@ def test_groups_know_topics_by_the_names_that_tenants_have_now() -> None:
         )
         await asyncio.sleep(SOON_S)
         topics = made.coordinators.topics
-        known = topics.find("t", "orders")
-        assert known is not None
-        assert (known.topic_id, known.name, known.partitions) == (ORDERS, "orders", 6)
+        described = topics.find("t", "orders")
+        assert described is not None
+        assert (described.topic_id, described.name, described.partitions) == (ORDERS, "orders", 6)
         assert topics.find("t", "gone") is None and topics.find("tn_other", "orders") is None
         assert [topics.deleted(each) for each in (ORDERS, GONE, TOPIC)] == [False, True, False]
         assert [topics.binned(each) for each in (ORDERS, GONE)] == [False, False]

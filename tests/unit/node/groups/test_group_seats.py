@@ -24,7 +24,7 @@ from .test_group_partition import Coordinating, some_turns
 TENANT = TenantId(setup.TENANT)
 CALL_MS = 3_000
 SOON_S = 0.1
-"""The store has answered and its watch has told."""
+"""The store has answered, and its watch has brought the change."""
 
 
 class Seating(Coordinating):
@@ -66,7 +66,7 @@ class Seating(Coordinating):
         """Seats by partition, as they are stored; None: there is no record."""
         items = self.store.snapshot(group_seats_key(TENANT)).items
         return (
-            {one.partition: one.count for one in GroupSeatsRecord.decode(items[0].value).seats}
+            {seats.partition: seats.count for seats in GroupSeatsRecord.decode(items[0].value).seats}
             if items
             else None
         )
@@ -200,7 +200,7 @@ def test_a_tenant_that_is_gone_leaves_no_record() -> None:
     seating.play_with_limit(3, story)
 
 
-def test_a_seat_that_another_coordinator_gave_back_is_taken_though_the_watch_has_not_told() -> None:
+def test_a_seat_that_another_coordinator_gave_back_is_taken_before_the_watch_has_brought_it() -> None:
     seating = Seating()
 
     async def story() -> None:

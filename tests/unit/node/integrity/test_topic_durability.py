@@ -54,7 +54,7 @@ def image(*leaders: BrokerId) -> ClusterImage:
 
 @dataclass
 class Cluster:
-    """What the other broker answers, and what it was asked."""
+    """The other broker: its answers, and the calls that it gets."""
 
     fails: Exception | None = None
     asked: list[tuple[Peer, str, list[int]]] = field(default_factory=list)
@@ -76,10 +76,10 @@ class Cluster:
 class Scrubber:
     """Leads every partition of an even number."""
 
-    def describe(self, where: TopicPartition, found: pb.DescribedDurability) -> None:
-        if where.partition % 2:
-            raise NotLeader(f"{where.partition}: not here")
-        found.high_watermark = 100
+    def describe(self, partition: TopicPartition, described: pb.DescribedDurability) -> None:
+        if partition.partition % 2:
+            raise NotLeader(f"{partition.partition}: not here")
+        described.high_watermark = 100
 
 
 def described(

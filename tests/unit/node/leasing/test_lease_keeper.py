@@ -71,8 +71,10 @@ class Keeping:
     """The broker is the controller itself; what its office answers is the test's to say."""
 
     def __init__(self) -> None:
-        self.loop, self.wire = SimLoop(1), Wire()
-        self.clock, self.stats = SimClock(self.loop), NodeStats()
+        self.loop = SimLoop(1)
+        self.wire = Wire()
+        self.clock = SimClock(self.loop)
+        self.stats = NodeStats()
         self.store = Store()
         self.store.topic(record(), record(partition=1, leader=2))
         self.store.put(FEATURES_KEY, FeaturesRecord(level=LEASES).encode())

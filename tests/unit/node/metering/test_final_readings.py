@@ -52,9 +52,9 @@ class Finals:
     def put(self, key: str, value: bytes) -> None:
         self.store.apply_txn((), (Put(key, value),))
 
-    def kept(self, at: TopicPartition = OWED) -> int | None:
+    def kept(self, partition: TopicPartition = OWED) -> int | None:
         """Where the reading ends that the store has."""
-        items = self.store.snapshot(model.final_key(at.topic_id, at.partition)).items
+        items = self.store.snapshot(model.final_key(partition.topic_id, partition.partition)).items
         return FinalRecord.decode(items[0].value).end_offset if items else None
 
 
