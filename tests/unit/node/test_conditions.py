@@ -52,7 +52,7 @@ class Parts:
         )
 
     def changed_gauges(self) -> dict[str, int]:
-        """Those that differ from a node that is well."""
+        """The gauges that differ from a node that is well."""
         gauges = self.conditions.gauges()
         assert gauges.keys() == GAUGES.keys()
         return {name: value for name, value in gauges.items() if value != GAUGES[name]}
