@@ -476,3 +476,19 @@ def test_a_consumer_that_is_closed_twice_ends_its_streams_once_and_leaves_those_
         runner.run(10)
     assert ended == [before // 2, 0]
     assert len(sessions(runner)) == before // 2
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_stream_that_ends_reports_the_bytes_that_were_consumed_last_and_only_those(reported: bool) -> None:
+    runner = filled(count=30)
+    consumer = runner.consumer("orders", partition_fetch_bytes=1_000)
+    runner.poll(consumer, 1)
+    runner.run(1_000)
+    if not reported:
+        while len(runner.poll(consumer, 6)) < 6:
+            pass
+    (position,) = consumer.positions.values()
+    owed = position.credit_owed
+    consumer.close(runner.now)
+    (ended,) = [action for action in runner.core.actions if isinstance(action, CloseStream)]
+    assert (owed > 0) is bool(ended.last) is not reported
