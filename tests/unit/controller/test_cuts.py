@@ -14,6 +14,7 @@ from data_plane.controller.cuts import (
     keep_cut,
     keep_ends,
     keep_finals,
+    raise_floor,
 )
 from data_plane.controller.topics import create_topic, delete_topic
 from data_plane.metadata import model
@@ -25,7 +26,7 @@ from penstock.contract.ids import TenantId, TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from penstock.records.cut import CutEnd
 
-from .setup import ACME, Store
+from .setup import ACME, ORDERS, Store, record
 
 GONE, SECOND = TopicId(b"g" * 16), TopicId(b"s" * 16)
 OTHER = TenantId("other")
@@ -304,3 +305,16 @@ def test_tenants_have_cuts_of_their_own() -> None:
     assert apply(store, begin_cut(store.image, OTHER, begun(cut(1))))
     assert apply(store, keep_cut(store.image, OTHER, cut(1, sha256="0" * 64)))
     assert not model.kept_cut_key("acme-2", 5).startswith(model.kept_cuts_prefix("acme"))
+
+
+def test_a_topics_floor_of_time_only_rises() -> None:
+    store = Store()
+    store.topic(record())
+    for end_ms, floor_ms in ((20, 20), (20, 20), (19, 20), (21, 21)):
+        change = raise_floor(store.image, ORDERS, end_ms)
+        assert bool(change.changes) is (floor_ms > store.image.topics[ORDERS].accepted_floor_ms)
+        assert apply(store, change)
+        assert store.image.topics[ORDERS].accepted_floor_ms == floor_ms
+    earlier, later = raise_floor(store.image, ORDERS, 30), raise_floor(store.image, ORDERS, 40)
+    assert apply(store, later) and not apply(store, earlier), "the topic has changed meanwhile"
+    assert raise_floor(store.image, GONE, 40).changes == ()

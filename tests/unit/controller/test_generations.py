@@ -42,6 +42,7 @@ def apply(store: Store, change: Any) -> Any:
     compares: tuple[Compare, ...] = change.compares
     changes: tuple[Change, ...] = change.changes
     if changes:
+        assert not change.ignored, "what changes something is not ignored"
         assert store.txn(compares, changes)
     return change
 
@@ -110,6 +111,21 @@ def test_the_services_own_tenant_is_never_suspended() -> None:
 
 
 # -- topics ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic_id", [b"", NEW[:-1], NEW + b"n"])
+def test_a_topic_id_of_another_length_is_refused(store: Store, topic_id: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=f"of {len(topic_id)} bytes, 16 required"):
+        create(store, 1, TopicId(topic_id))
+    with pytest.raises(InvalidRequest, match=f"of {len(topic_id)} bytes, 16 required"):
+        delete_topic(store.image, ACME, "t", topic_id=TopicId(topic_id))
+
+
+def test_a_topic_is_made_for_a_tenant_that_exists_and_for_no_other(store: Store) -> None:
+    with pytest.raises(NotFound, match="tenant 'globex' does not exist"):
+        create_topic(store.image, NEW, GLOBEX, "t", SETTINGS, [REPLICAS])
+    apply(store, create_topic(store.image, NEW, SYSTEM_TENANT, "__usage", SETTINGS, [REPLICAS]))
+    assert store.image.topics[NEW].tenant == SYSTEM_TENANT
 
 
 def test_creating_with_the_same_id_and_name_is_a_repetition(store: Store) -> None:

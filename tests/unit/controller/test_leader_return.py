@@ -179,3 +179,14 @@ def test_where_every_broker_in_sync_is_unfit_the_leader_stays() -> None:
     store, returns = Store(), LeaderReturn()
     store.topic(record((1, 2)))
     assert returns.due(store.image, 0, (BrokerId(1), BrokerId(2))) == []
+
+
+@pytest.mark.parametrize("unfit", [(), (BrokerId(2),)])
+def test_leaders_of_a_topic_that_is_gone_are_not_moved(unfit: tuple[BrokerId, ...]) -> None:
+    store, returns = Store(), LeaderReturn()
+    store.topic(*(record(leader=2, partition=number) for number in range(MOVES_OFF_MAX + 1)))
+    assert len(returns.due(store.image, 0, unfit)) == (MOVES_OFF_MAX if unfit else 0)
+    store.txn((), (Delete(model.topic_key(ORDERS)),))
+    assert returns.due(store.image, STEADY_MS, unfit) == []
+    store.topic(record(partition=0))
+    assert returns.due(store.image, 2 * STEADY_MS, unfit) == []

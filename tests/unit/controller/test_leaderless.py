@@ -42,3 +42,11 @@ def test_a_suspended_tenants_partitions_count_as_nothing_until_it_is_let_in_agai
     for suspended, counted in ((True, set()), (False, {TopicPartition(ORDERS, 0)})):
         store.put(model.tenant_key(ACME), model.TenantRecord(tenant=ACME, suspended=suspended).encode())
         assert set(leaderless.partitions()) == counted
+
+
+def test_a_partition_counts_from_the_loss_of_its_leader_until_it_has_another() -> None:
+    store = Store()
+    leaderless = Leaderless(store.image)
+    for leader in (1, NO_BROKER, NO_BROKER, 2, NO_BROKER):
+        store.topic(record((), leader=leader, eligible=(2,)))
+        assert len(leaderless.partitions()) == (leader == NO_BROKER)

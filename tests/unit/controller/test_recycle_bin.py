@@ -143,3 +143,22 @@ def test_below_feature_level_2_there_is_no_bin_and_no_broker_meets_the_field() -
     with pytest.raises(InvalidRequest, match="needs feature level 2: upgrade every broker"):
         bin_topic(store.image, ACME, FIRST)
     assert b"binned" not in store.items[model.topic_key(FIRST)].value, "brokers of 0.1 read exact fields"
+
+
+def test_without_a_generation_the_bin_is_always_obeyed_and_the_topics_generation_stays(store: Store) -> None:
+    for binned in (True, False):
+        change = (
+            bin_topic(store.image, ACME, FIRST)
+            if binned
+            else restore_topic(store.image, ACME, FIRST, "orders")
+        )
+        apply(store, change)
+        topic = store.image.topics[FIRST]
+        assert (topic.binned, topic.generation) == (binned, 1)
+
+
+def test_the_services_own_topics_are_never_put_into_the_bin(store: Store) -> None:
+    made = create_topic(store.image, SECOND, SYSTEM_TENANT, "__usage", TopicSettings(), [(1, 2, 3)])
+    assert store.txn(made.compares, made.changes)
+    with pytest.raises(InvalidRequest, match="the service's own topics stay"):
+        bin_topic(store.image, SYSTEM_TENANT, SECOND)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_plane.disk.port import FileMissing, SyncStep
+from data_plane.disk.port import FileMissing, SyncDirectory, SyncStep
 from data_plane.log import layout
 from data_plane.log.checkpoint import (
     Checkpoint,
@@ -108,6 +108,26 @@ def test_an_unchanged_log_needs_no_sync() -> None:
     assert {file.path.split("/")[1] for file in synced if file is not None} == {
         layout.partition_directory(where(0))[7:]
     }
+
+
+@pytest.mark.parametrize(
+    ("left", "synced"),
+    [("cleanly", False), ("with nothing written since", False), ("with more in the journal", True)],
+)
+def test_the_directory_of_a_log_is_synced_once_more_only_where_a_kill_may_have_left_files_without_a_name(
+    left: str, synced: bool
+) -> None:
+    miniature = started(partitions=1)
+    miniature.checkpoint()
+    if left == "with more in the journal":
+        miniature.fill(1)
+    if left == "cleanly":
+        miniature.close()
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk, clean=left == "cleanly")
+    assert bool(again.replay.records) is synced
+    first = next(take_checkpoint(again.disk, again.journal, list(again.logs.values())))
+    assert (SyncDirectory(layout.partition_directory(where())) in first) is synced
 
 
 def test_many_logs_are_synced_in_stages() -> None:

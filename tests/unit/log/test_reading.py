@@ -158,6 +158,21 @@ def test_a_bad_batch_is_named_and_the_good_ones_before_it_are_served() -> None:
     assert miniature.read(9).first_offset == 9
 
 
+def test_what_was_found_bad_ends_every_read_before_it_though_it_reads_well_again() -> None:
+    miniature = stored(cold=True)
+    for base in (3, 9):
+        flip(miniature, ".log", 361 * base // 3 + 100)
+        with pytest.raises(CorruptLog, match=f"offsets {base} to {base + 3}"):
+            miniature.read(base)
+        flip(miniature, ".log", 361 * base // 3 + 100)
+    for offset, next_offset in ((0, 3), (2, 3), (6, 9), (8, 9)):
+        assert miniature.read(offset).next_offset == next_offset
+    for offset in (3, 5, 9, 11):
+        with pytest.raises(CorruptLog):
+            miniature.read(offset)
+    assert miniature.read(0, 2).next_offset <= 3 and miniature.read(12).next_offset > 15
+
+
 def test_every_refusal_names_the_log_as_it_is_called_now() -> None:
     miniature = stored(cold=True)
     log, disk = miniature.log, miniature.disk

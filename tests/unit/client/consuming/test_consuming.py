@@ -7,6 +7,7 @@ import struct
 import crc32c
 import pytest
 
+from penstock.client.actions import CloseStream
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import INFLATED_BYTES_MAX, FetchCollector
 from penstock.client.consuming.fetch_position import BEGINNING, END
@@ -461,3 +462,33 @@ def as_control(batch: bytes) -> bytes:
     """The same batch as one that holds no messages for applications."""
     covered = struct.pack(">H", int.from_bytes(batch[21:23], "big") | CONTROL) + batch[23:]
     return batch[:17] + struct.pack(">I", crc32c.crc32c(covered)) + covered
+
+
+def test_a_consumer_that_is_closed_twice_ends_its_streams_once_and_leaves_those_of_others() -> None:
+    runner = filled(partitions=3)
+    closed, other = runner.consumer("orders"), runner.consumer("orders")
+    assert len(values(runner, closed)) == len(values(runner, other)) == 30
+    before = len(sessions(runner))
+    ended: list[int] = []
+    for _ in range(2):
+        closed.close(runner.now)
+        ended.append(sum(isinstance(action, CloseStream) for action in runner.core.actions))
+        runner.run(10)
+    assert ended == [before // 2, 0]
+    assert len(sessions(runner)) == before // 2
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_stream_that_ends_reports_the_bytes_that_were_consumed_last_and_only_those(reported: bool) -> None:
+    runner = filled(count=30)
+    consumer = runner.consumer("orders", partition_fetch_bytes=1_000)
+    runner.poll(consumer, 1)
+    runner.run(1_000)
+    if not reported:
+        while len(runner.poll(consumer, 6)) < 6:
+            pass
+    (position,) = consumer.positions.values()
+    owed = position.credit_owed
+    consumer.close(runner.now)
+    (ended,) = [action for action in runner.core.actions if isinstance(action, CloseStream)]
+    assert (owed > 0) is bool(ended.last) is not reported

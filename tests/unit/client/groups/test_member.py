@@ -87,6 +87,15 @@ def test_what_must_be_given_up_is_no_longer_handed_out_then_committed_then_relea
     assert one.events == [("assigned", [0, 1, 2, 3]), ("revoked", [2, 3])]
 
 
+def test_without_automatic_commits_nothing_is_committed_of_what_is_given_up() -> None:
+    service = filled(messages=40)
+    one, two = Member(service, auto_commit=False), Member(service, auto_commit=False)
+    assert one.poll()
+    two.poll(ms=20)
+    one.poll_until(lambda: len(two.owned) == 2, two)
+    assert not [call for call in service.calls if call.startswith("commit")] and service.committed() == {}
+
+
 def test_the_application_may_commit_while_it_is_told_what_it_loses() -> None:
     service = filled(messages=40)
     one, two = Member(service, auto_commit=False), Member(service, auto_commit=False)

@@ -93,6 +93,17 @@ def test_one_turn_takes_so_many_and_the_next_goes_on_behind_them(keyed: bool) ->
 
 
 @pytest.mark.parametrize("keyed", [False, True])
+def test_what_waits_to_be_sent_takes_its_bytes_of_the_buffer(keyed: bool) -> None:
+    runner, producer = started(linger_ms=1_000)
+    free = producer.accumulator.free_bytes
+    for times in (1, 2):
+        sent(runner, producer, [bytes(100)] * 10, [b"k"] * 10 if keyed else None)
+        assert times * 1_000 <= free - producer.accumulator.free_bytes <= times * 1_200 + 100
+    runner.run(2_000)
+    assert producer.accumulator.free_bytes == free
+
+
+@pytest.mark.parametrize("keyed", [False, True])
 def test_a_full_buffer_takes_what_has_room_and_the_rest_a_second_time(keyed: bool) -> None:
     runner, producer = started(buffer_bytes=64 << 10)
     room = producer.accumulator.free_bytes

@@ -9,6 +9,9 @@ from data_plane.log import layout
 from data_plane.log.checkpoint import read_checkpoint
 from data_plane.log.identity import Identity, write_identity
 from data_plane.log.journal_record import MAGIC
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import Tombstone, tombstone_key
+from data_plane.metadata.port import KeyValue
 from data_plane.node.log_directory.directory import CLEAN_FILE, IDENTITY_FILE, WrongDirectory, mark_clean
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.log_directory.quarantine import Quarantine
@@ -39,6 +42,35 @@ def test_a_directory_opens_as_it_was_left() -> None:
     life = left()
     again = opened(life.disk.medium, image_of(1))
     assert (end_of(again), again.booted.damaged, again.booted.nothing_known) == (end_of(life), {}, "")
+
+
+@pytest.mark.parametrize(
+    ("tenant", "metering", "kept"), [("tn_a", True, True), ("", True, False), ("tn_a", False, False)]
+)
+def test_a_deleted_topics_replica_is_opened_only_where_its_last_reading_may_be_owed(
+    tenant: str, metering: bool, kept: bool
+) -> None:
+    life = left()
+    image = ClusterImage()
+    buried = Tombstone(name="orders", tenant=tenant, partitions=3)
+    image.load([KeyValue(tombstone_key(where(1).topic_id), buried.encode(), 1)], 10)
+    again = opened(life.disk.medium, image, replace(CONFIG, metering=metering))
+    assert [
+        (each.where, each.buried, each.topic.name, each.topic.tenant) for each in again.booted.opened
+    ] == [(where(1), True, "orders", "tn_a")] * kept
+    assert again.disk.exists(layout.partition_directory(where(1))) is kept
+    assert again.booted.damaged == {} and again.strays.count == 0
+
+
+def test_a_damaged_replica_of_a_deleted_topic_goes_and_is_no_damage() -> None:
+    life = left()
+    image = ClusterImage()
+    buried = Tombstone(name="orders", tenant="tn_a", partitions=1)
+    image.load([KeyValue(tombstone_key(where(1).topic_id), buried.encode(), 1)], 10)
+    life.disk.remove(f"{layout.partition_directory(where(1))}/{layout.PARTITION_FILE}")
+    again = opened(life.disk.medium, image)
+    assert (again.booted.opened, again.booted.damaged) == ([], {})
+    assert not again.disk.exists(layout.partition_directory(where(1)))
 
 
 def test_the_name_of_a_directory_that_a_kill_left_unsynced_is_durable_after_the_boot() -> None:

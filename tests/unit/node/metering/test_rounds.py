@@ -292,3 +292,24 @@ def test_each_second_of_a_partition_without_a_leader_is_told_by_partition_and_fa
         (one.operation, one.valid, one.bad) for record in made.usage.records for one in record.requests
     ]
     assert requests == [("produce", 4, 4), ("fetch", 4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("metered_end", "sealed_end", "deletable", "begins_there"),
+    [(5, 5, True, True), (4, 5, False, False), (5, 4, False, True), (6, 6, True, True)],
+)
+def test_a_log_is_deleted_up_to_what_is_metered_and_sealed_and_no_further(
+    metered: Metered, metered_end: int, sealed_end: int, deletable: bool, begins_there: bool
+) -> None:
+    metered.replica.note_metered(1, metered_end)
+    metered.replica.note_sealed(sealed_end)
+    assert metered.metering.may_delete(where(), 5) is deletable
+    assert metered.metering.is_read(where(), 5) is begins_there
+
+
+def test_what_is_not_metered_may_be_deleted_at_once(metered: Metered) -> None:
+    assert not metered.metering.may_delete(where(), 5) and not metered.metering.is_read(where(), 5)
+    metered.replica.topic = replace(metered.replica.topic, tenant=SYSTEM_TENANT)
+    assert metered.metering.may_delete(where(), 5) and metered.metering.is_read(where(), 5)
+    metered.replicas.remove(where())
+    assert metered.metering.may_delete(where(), 5) and metered.metering.is_read(where(), 5)

@@ -44,6 +44,32 @@ def test_a_rate_is_kept_over_time_and_counts_what_went_out() -> None:
     assert stats.catch_up_bytes == sent
 
 
+@pytest.mark.parametrize(
+    ("rested_ms", "at_once"), [(1, 1_000), (50, 50_000), (100, 100_000), (60_000, 100_000)]
+)
+def test_what_was_not_used_goes_out_at_once_up_to_a_tenth_of_a_second(rested_ms: int, at_once: int) -> None:
+    clock = HandMovedClock()
+    catch_up = CatchUp(RATE, clock, NodeStats())
+    assert catch_up.wait_ms() > 0, "it begins with nothing"
+    clock.ms = rested_ms
+    sent = 0
+    while catch_up.wait_ms() == 0:
+        catch_up.sent(500)
+        sent += 500
+    assert sent == at_once
+
+
+def test_what_was_overdrawn_is_waited_for() -> None:
+    clock = HandMovedClock()
+    catch_up = CatchUp(RATE, clock, NodeStats())
+    clock.ms = 100
+    assert catch_up.wait_ms() == 0
+    catch_up.sent(600_000)
+    assert catch_up.wait_ms() == pytest.approx(500, abs=1)
+    clock.ms += catch_up.wait_ms()
+    assert catch_up.wait_ms() == 0
+
+
 def test_nothing_waits_without_a_rate() -> None:
     replica, leading = far_ahead(0)
     assert not CatchUp(0, HandMovedClock(), NodeStats()).concerns(replica, leading, FOLLOWER, 1)

@@ -136,10 +136,18 @@ class Readings:
 class Follower:
     """The replicas of one broker, of which one follows; its registration is the test's to give and to take."""
 
-    def __init__(self, loop: SimLoop, medium: Medium | None = None) -> None:
+    def __init__(
+        self,
+        loop: SimLoop,
+        medium: Medium | None = None,
+        metadata: list[KeyValue] | None = None,
+        *,
+        last_reading: bool = False,
+    ) -> None:
         self.leader = LeadersEnd()
         self.store = WillingStore()
         self.readings = Readings()
+        self.readings.wanted = last_reading
         clock = SimClock(loop)
         self.disk = SimDisk(medium or Medium())
         environment = Environment(
@@ -152,7 +160,7 @@ class Follower:
         )
         view = MetadataView(NOBODY, CONFIG.timings)
         self.image = view.image
-        self.image.load(_metadata(in_sync=(LEADER,)), ANEW)
+        self.image.load(_metadata(in_sync=(LEADER,)) if metadata is None else metadata, ANEW)
         self.replicas, log_directory = ReplicaSet(), LogDirectory(environment)
         born(self.disk)
         _, booted = log_directory.open(self.image)

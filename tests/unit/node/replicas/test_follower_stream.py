@@ -25,6 +25,7 @@ from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.replication.effects import Look
 from data_plane.replication.opening import NO_EPOCH, Position
+from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.rng import Chances, SimRng
 from data_plane.throttling.queues import BrokerQueues, PartitionQueue
 from penstock.contract.errors import ErrorCode
@@ -191,7 +192,12 @@ def led(
 
 
 def stream_of(
-    wire: Wire, replica: Replica, clock: StillClock | None = None, config: NodeConfig = CONFIG
+    wire: Wire,
+    replica: Replica,
+    clock: StillClock | None = None,
+    config: NodeConfig = CONFIG,
+    catch_up: CatchUp | None = None,
+    stats: NodeStats | None = None,
 ) -> FollowerStream:
     image = ClusterImage()
     live = broker_records.LiveRecord(incarnation="i", directory_id="d").encode()
@@ -202,8 +208,8 @@ def stream_of(
         identity=Identity(cluster_id="c", role=Role.BROKER, broker_id=FOLLOWER),
     )
     return FollowerStream(
-        caller, wire, config, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(),
-        catch_up=CatchUp(0, StillClock(), NodeStats()),
+        caller, wire, config, image, lambda _: replica, Miniature().disk, clock or StillClock(),
+        stats or NodeStats(), catch_up=catch_up or CatchUp(0, StillClock(), NodeStats()),
         begin_turn=lambda: Turn(clock or StillClock(), SimRng(1, Chances(1))),
     )  # fmt: skip
 
@@ -308,13 +314,27 @@ def test_a_leader_looks_at_a_set_that_others_made_smaller_until_it_is_whole() ->
 class Pushing:
     """A leader that pushes to a follower which says what it holds when it is told to."""
 
-    def __init__(self, body_bytes: int = 40, beat_ms: int = CONFIG.timings.watermark_beat_ms) -> None:
+    def __init__(
+        self,
+        body_bytes: int = 40,
+        beat_ms: int = CONFIG.timings.watermark_beat_ms,
+        window_bytes: int = CONFIG.replica_window_bytes,
+        push_bytes: int = CONFIG.push_bytes_max,
+        catch_up_bytes_per_s: int = 0,
+    ) -> None:
         self.broker = Miniature(tail_bytes=1 << 22)
         self.replica = led(self.broker)
         self.wire = Wire()
         self.clock = StillClock()
+        self.stats = NodeStats()
+        self._catch_up = CatchUp(catch_up_bytes_per_s, self.clock, self.stats)
         self._body_bytes = body_bytes
-        self._config = replace(CONFIG, timings=replace(CONFIG.timings, watermark_beat_ms=beat_ms))
+        self._config = replace(
+            CONFIG,
+            timings=replace(CONFIG.timings, watermark_beat_ms=beat_ms),
+            replica_window_bytes=window_bytes,
+            push_bytes_max=push_bytes,
+        )
 
     def produce(self) -> None:
         """One batch of one record."""
@@ -329,7 +349,9 @@ class Pushing:
     def run(self, story: Callable[[], Awaitable[None]]) -> None:
         async def whole() -> None:
             serving = asyncio.create_task(
-                stream_of(self.wire, self.replica, self.clock, self._config).serve()
+                stream_of(
+                    self.wire, self.replica, self.clock, self._config, self._catch_up, self.stats
+                ).serve()
             )
             self.wire.open(1)
             assert not (await self.wire.answer()).error
@@ -338,7 +360,11 @@ class Pushing:
             await asyncio.wait([serving], timeout=PATIENCE_S)
             assert isinstance(serving.exception(), ConnectionLost)
 
-        asyncio.run(whole())
+        loop = SimLoop(1)
+        try:
+            loop.run_until_complete(whole())
+        finally:
+            loop.close()
 
 
 def test_what_is_produced_while_a_small_push_is_on_its_way_goes_together_once_the_follower_holds_it() -> None:
@@ -380,6 +406,60 @@ def test_behind_large_pushes_nothing_waits() -> None:
         for offset in range(3):
             pushing.produce()
             assert await pushing.wire.pushed() == [(1, offset)]
+
+    pushing.run(story)
+
+
+def test_a_full_window_opens_as_soon_as_the_follower_has_what_was_sent() -> None:
+    pushing = Pushing(body_bytes=SMALL_WINDOW_BYTES, beat_ms=60_000, window_bytes=SMALL_WINDOW_BYTES)
+
+    async def story() -> None:
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        for offset in range(1, 4):
+            pushing.produce()
+            await pushing.nothing_comes()
+            pushing.wire.held(1, offset - 1)
+            await pushing.nothing_comes()
+            pushing.wire.held(1, offset)
+            assert await pushing.wire.pushed() == [(1, offset)]
+
+    pushing.run(story)
+
+
+def test_a_follower_far_behind_waits_for_the_rate_and_takes_a_part_of_its_window() -> None:
+    size, rate = SMALL_WINDOW_BYTES, 10 << 20
+    pushing = Pushing(
+        body_bytes=size, beat_ms=60_000, window_bytes=8 * size, push_bytes=size, catch_up_bytes_per_s=rate
+    )
+    for _ in range(12):
+        pushing.produce()
+
+    async def story() -> None:
+        await pushing.nothing_comes()
+        pushing.clock.passed_ms += 100
+        assert [await pushing.wire.pushed() for _ in range(2)] == [[(1, 0)], [(1, 1)]]
+        await pushing.nothing_comes()
+        pushing.wire.held(1, 2)
+        assert [await pushing.wire.pushed() for _ in range(2)] == [[(1, 2)], [(1, 3)]]
+        pushing.wire.held(1, 4)
+        await pushing.nothing_comes()
+        assert pushing.stats.catch_up_bytes == pushing.stats.replicated_bytes > rate // 10
+        pushing.clock.passed_ms += 100
+        assert await pushing.wire.pushed() == [(1, 4)]
+
+    pushing.run(story)
+
+
+def test_bytes_of_batches_are_counted_as_replicated_and_marks_are_not() -> None:
+    pushing = Pushing(beat_ms=1)
+
+    async def story() -> None:
+        await pushing.wire.marks()
+        assert pushing.stats.replicated_bytes == 0
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        assert pushing.stats.replicated_bytes == pushing.replica.log.size_bytes
 
     pushing.run(story)
 
