@@ -147,11 +147,6 @@ class Pace:
         self.let_in += size
         return True
 
-    @property
-    def burst(self) -> float:
-        """So much may be made up for."""
-        return self._burst
-
     def correct(self, entered: int, size: int) -> None:
         """Of what was let in as `entered` bytes there are `size`."""
         self.let_in += size - entered

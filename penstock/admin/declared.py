@@ -9,7 +9,7 @@ from penstock.admin.declared_changes import Change, Kind, Present, Sign, ids_of
 from penstock.admin.declared_limits import account_limits_changes, quotas_changes
 from penstock.admin.declared_objects import objects_changes
 from penstock.contract.errors import InvalidRequest
-from penstock.contract.limits import KEY_NAME_LENGTH_MAX
+from penstock.contract.limits import BUDGETS_PER_TENANT_MAX, KEY_NAME_LENGTH_MAX
 from penstock.contract.resources import BUDGETS, WEBHOOKS
 from penstock.rules.access import ALLOW, DENY, circle_among, described_resource
 from penstock.rules.names import AUDIT_TOPIC, check_display_name
@@ -349,13 +349,25 @@ def _budgets(
     there = [
         {**row, "service_account": _account_named(row["service_account"], names)} for row in present.budgets
     ]
+    before = {row["name"]: row for row in there}
+    going: list[Change] = []
     if prune:
-        named = (budget["name"] for budget in wanted.budgets)
-        removals += _removed(Kind.BUDGET, {row["name"]: row for row in there}, named)
+        going = _removed(Kind.BUDGET, before, (budget["name"] for budget in wanted.budgets))
     for budget in wanted.budgets:
         if budget["service_account"]:
             _require([f"service_account:{budget['service_account']}"], known, f"budget {budget['name']}")
-    return objects_changes(BUDGETS, Kind.BUDGET, wanted.budgets, there, shown={})
+        if budget["name"] not in before:
+            check_display_name("budgets", budget["name"], KEY_NAME_LENGTH_MAX)
+    changes = objects_changes(BUDGETS, Kind.BUDGET, wanted.budgets, there, shown={})
+    new = sum(change.sign is Sign.ADD for change in changes)
+    if new and len(there) - len(going) + new > BUDGETS_PER_TENANT_MAX:
+        raise InvalidRequest(
+            f"budgets: {len(there) - len(going) + new} of them in the end, at most {BUDGETS_PER_TENANT_MAX} allowed"
+        )
+    if len(there) + new > BUDGETS_PER_TENANT_MAX:
+        return [*going, *changes]
+    removals += going
+    return changes
 
 
 def _account_named(account_id: str | None, names: Mapping[str, str]) -> str:

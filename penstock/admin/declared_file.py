@@ -30,7 +30,7 @@ from penstock.contract.resources.description import Field, Given, Kind, Resource
 from penstock.contract.resources.webhooks import EVENTS_USUAL
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access import ALLOW, DENY, TENANT, Acl, Scope, check_can_exist, check_scope
-from penstock.rules.budgets import MONTH, NOTIFY
+from penstock.rules.budgets import MONTH, NOTIFY, SLOW
 from penstock.rules.names import check_printable_name, check_topic_name
 from penstock.rules.principal_limits import PRINCIPAL_LIMIT_NAMES
 
@@ -39,7 +39,7 @@ FILE_BYTES_MAX: Final = 10_000_000
 _DEPTH_MAX: Final = 16
 _NAME_LENGTH_MAX: Final = 200
 """As REST takes names of service accounts and groups."""
-_WHOLE_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_WHOLE_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _T = TypeVar("_T")
 _PRINCIPAL_KINDS: Final = ("service_account", "person", "group")
 _SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
@@ -323,7 +323,9 @@ class _Reader:
         return webhook
 
     def _budget(self, given: _Value) -> Mapping[str, Any]:
-        return self._described(BUDGETS, given, usual={"period": MONTH, "policy": NOTIFY})
+        budget = self._described(BUDGETS, given, usual={"period": MONTH, "policy": NOTIFY})
+        # A rate goes with that policy alone, and a budget that had it before has no other one without.
+        return budget if budget["policy"] == SLOW else {"slow_bytes_per_s": 0} | budget
 
     def _described(
         self, resource: Resource, given: _Value, *, usual: Mapping[str, str | tuple[str, ...]]

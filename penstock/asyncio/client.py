@@ -368,7 +368,10 @@ class Client:
             outcome: _T = done.value
             return outcome
         except BrokerUnavailable as error:
-            raise patience.end(error, self._runtime.now_ms()) from error
+            ended_by = patience.end(error, self._runtime.now_ms())
+            if ended_by is error:
+                raise
+            raise ended_by from error
         finally:
             conversation.close()
 

@@ -220,6 +220,7 @@ def _must_be_able(
     """Limits and budgets are what most callers may not set, and no key those of its own account, which it does not
     delete either: asked before anything is done. Raises `Forbidden`, and what the service says of those that cannot be.
     """
+    way_made = False
     for one in changes:
         if one.kind is Kind.QUOTAS:
             try:
@@ -235,20 +236,26 @@ def _must_be_able(
             elif path:
                 rest.put(f"{path}?dry_run=true", one.body, timeout_s=timeout)
         elif one.kind is Kind.BUDGET:
-            _must_take_budget(rest, one, ids, timeout)
+            way_made = way_made or one.sign is Sign.REMOVE
+            _must_take_budget(rest, one, ids, makes_way=way_made, timeout=timeout)
         elif one.kind is Kind.SERVICE_ACCOUNT and one.sign is Sign.REMOVE:
             rest.delete(f"/v1/service-accounts/{segment(one.id)}?dry_run=true", timeout_s=timeout)
 
 
-def _must_take_budget(rest: RestClient, change: Change, ids: Mapping[str, str], timeout: float) -> None:
+def _must_take_budget(
+    rest: RestClient, change: Change, ids: Mapping[str, str], *, makes_way: bool, timeout: float
+) -> None:
+    """`makes_way`: budgets go before, since with them there would be too many, which the service would say."""
     path = f"/v1/budgets/{segment(change.id)}?dry_run=true"
     if change.sign is Sign.REMOVE:
         rest.delete(path, timeout_s=timeout)
     elif change.sign is Sign.CHANGE:
         rest.patch(path, change.body, timeout_s=timeout)
-    elif (account := change.body["service_account"]) == "" or f"service_account:{account}" in ids:
-        # Of an account that this run makes there is no id yet.
-        rest.post("/v1/budgets?dry_run=true", budget_body(change, ids), timeout_s=timeout)
+    elif not makes_way:
+        # Of an account that this run makes there is no id yet: the rest of the budget is tried.
+        is_there = f"service_account:{change.body['service_account']}" in ids
+        body = budget_body(change, ids) if is_there else {**change.body, "service_account": ""}
+        rest.post("/v1/budgets?dry_run=true", body, timeout_s=timeout)
 
 
 def _read(stream: BinaryIO) -> Declared:

@@ -14,6 +14,7 @@ from control_plane.webhooks.models import Webhook
 from penstock.cli import new_keys
 from penstock.cli.__main__ import run
 from penstock.contract.errors import OutcomeUnknown
+from penstock.contract.limits import BUDGETS_PER_TENANT_MAX
 from penstock.rest.client import RestClient
 from quotas.models import Budget
 from quotas.queries import limits_of
@@ -552,3 +553,74 @@ def test_what_a_budget_has_for_good_is_no_change(
         assert apply(f"budgets: [{{name: a, {other}}}]", command="diff") == 1
         said = capsys.readouterr().err
         assert f"budget a: {says}" in said and "declare another name" in said
+
+
+@pytest.fixture
+def owner(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line has the token of a sign-in."""
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.OWNER])
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_budget_of_an_account_that_is_made_with_it_is_tried_before_too(
+    apply: Apply, house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "service_accounts: [{name: fresh}]\n"
+        "budgets: [{name: a, measure: bytes, amount: 1, policy: slow, service_account: fresh}]"
+    )
+    assert apply(text) == 5
+    assert "slow_bytes_per_s" in capsys.readouterr().err
+    assert not ServiceAccount.objects.filter(tenant=house.tenant).exists()
+    assert apply(text.replace("policy: slow, ", "")) == 0, capsys.readouterr()
+
+
+def budgets_named(*names: str) -> str:
+    return f"budgets: [{', '.join(f'{{name: {name}, measure: bytes, amount: 1}}' for name in names)}]"
+
+
+@pytest.mark.usefixtures("owner")
+def test_budgets_make_way_for_others_where_there_can_be_no_more(
+    apply: Apply, house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = [f"a{number}" for number in range(BUDGETS_PER_TENANT_MAX)]
+    assert apply(f"{budgets_named(*first, 'more')}\ntopics: [{{name: fresh}}]") == 5
+    assert "budgets: 11 of them in the end, at most 10 allowed" in capsys.readouterr().err
+    assert not queries.topics(house.tenant).exists()
+    assert apply(budgets_named(*first)) == 0
+    other = [*first[1:], "other"]
+    assert apply(budgets_named(*other)) == 5, "nothing makes way without --prune"
+    assert apply(budgets_named(*other), "--prune") == 0, capsys.readouterr()
+    assert sorted(Budget.objects.values_list("name", flat=True)) == sorted(other)
+    assert apply(budgets_named(), "--prune") == 0, capsys.readouterr()
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize("policy", ["", ", policy: refuse"])
+def test_a_budget_that_is_not_to_slow_any_more_has_no_rate(
+    apply: Apply, policy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "budgets: [{name: a, measure: bytes, amount: 1000000000000000000%s}]"
+    assert apply(text % ", policy: slow, slow_bytes_per_s: 5") == 0, capsys.readouterr()
+    assert apply(text % policy) == 0, capsys.readouterr()
+    assert Budget.objects.get().slow_bytes_per_s == 0
+    assert apply(text % policy, command="diff") == 0
+
+
+@pytest.mark.usefixtures("owner")
+def test_what_cannot_be_removed_or_named_is_heard_before_anything_is_done(
+    apply: Apply, house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert apply(budgets_named("a")) == 0
+    assert apply("budgets: [{name: ' b ', measure: bytes, amount: 1}]", command="diff") == 1
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.KEY])
+    assert apply("budgets: []\ntopics: [{name: fresh}]", "--prune") == 4
+    assert not queries.topics(house.tenant).exists() and Budget.objects.count() == 1
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_file_of_budgets_alone_knows_the_accounts_that_are_there(apply: Apply, house: House) -> None:
+    assert apply("service_accounts: [{name: billing}]") == 0
+    assert apply("budgets: [{name: a, measure: bytes, amount: 1, service_account: billing}]") == 0
+    account = Budget.objects.select_related("account").get().account
+    assert account is not None and account.name == "billing"

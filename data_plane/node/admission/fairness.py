@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.gate import Gate
-from data_plane.node.admission.processor_time import ProcessorTime
+from data_plane.node.admission.processor_time import ProcessorTime, Work
 from data_plane.node.ports import Caller, CallHandler, Clock, Connection, WorkClock
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import Pace
@@ -115,32 +115,36 @@ class Fairness:
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work(), self._clock, partial(self._spent, tenant, is_call=False), _no_pause)
+        return await _Charged(work(), self._clock, partial(self._spent, tenant, Work.STREAM), _no_pause)
 
-    async def turn_of_call(self, tenant: TenantId, wait_ms_max: float | None, *, beat: bool = False) -> int:
+    async def turn_of_call(self, tenant: TenantId, wait_ms_max: float, *, beat: bool = False) -> int:
         """`turn` for a call, which is then `answered` in the same step. A `beat` is a heartbeat of a group's member:
         it does not wait behind its tenant's questions, nor at its limit of processor time while there are not too many.
-        Raises `CallFailed` when that limit makes it wait longer than `wait_ms_max`; None: it waits, as a push does.
+        Raises `CallFailed` when that limit makes it wait longer than `wait_ms_max`.
         """
         await (self._beats if beat else self._questions).turn(tenant)
         return await (self._processor.beat if beat else self._processor.call)(tenant, wait_ms_max)
 
-    async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
+    async def turn_of_push(self, tenant: TenantId) -> None:
+        """`turn` for a push of a watch, which is then `answered` in the same step."""
+        await self._questions.turn(tenant)
+        await self._processor.frame(tenant, None, None)
+
+    async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], kind: Work = Work.CALL) -> T:
         """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
-        use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
+        is_beat = kind is Work.BEAT
+        use, pauses = (self._spare.beats, self._beats) if is_beat else (self._spare.asked, self._paused)
 
         def charge(spent_ms: float, now_ms: float, took_ms: float) -> None:
-            self._spent(tenant, spent_ms, now_ms, took_ms, is_call=True)
+            self._spent(tenant, kind, spent_ms, now_ms, took_ms)
             use.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
         return await _Charged(work(), self._clock, charge, partial(pauses.turn, tenant))
 
-    def _spent(
-        self, tenant: TenantId, spent_ms: float, now_ms: float, took_ms: float, *, is_call: bool
-    ) -> None:
+    def _spent(self, tenant: TenantId, work: Work, spent_ms: float, now_ms: float, took_ms: float) -> None:
         self._use.charge(tenant, spent_ms, now_ms, took_ms)
-        self._processor.charge(tenant, spent_ms, now_ms, is_call=is_call)
+        self._processor.charge(tenant, spent_ms, now_ms, work)
 
     def _question_waits_ms(self, tenant: TenantId) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -185,9 +189,13 @@ class TenantTurns:
         return await self.fairness.charged(self.tenant, work)
 
     async def asked(self, work: Callable[[], Awaitable[T]], wait_ms_max: float | None = None) -> T:
-        """A question, begun in its turn, see `Fairness.turn_of_call`."""
-        await self.fairness.turn_of_call(self.tenant, wait_ms_max)
-        return await self.fairness.answered(self.tenant, work)
+        """A question, begun in the turn of a call (`Fairness.turn_of_call`); None: in that of a push."""
+        if wait_ms_max is None:
+            await self.fairness.turn_of_push(self.tenant)
+        else:
+            await self.fairness.turn_of_call(self.tenant, wait_ms_max)
+        kind = Work.STREAM if wait_ms_max is None else Work.CALL
+        return await self.fairness.answered(self.tenant, work, kind)
 
 
 def fairly(
@@ -199,7 +207,7 @@ def fairly(
         async def handle(caller: Caller, request: bytes) -> bytes:
             tenant = gate.admit(caller).tenant
             return await fairness.answered(
-                tenant, lambda: handler(caller, request), beat=is_beat(method, request)
+                tenant, lambda: handler(caller, request), Work.BEAT if is_beat(method, request) else Work.CALL
             )
 
         return handle

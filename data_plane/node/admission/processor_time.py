@@ -12,6 +12,7 @@ what it may make up and one piece of work; while it is, its next pieces wait in 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.pace_lines import Waiting, take_in_turn
@@ -25,10 +26,22 @@ from penstock.contract.limits import CALL_WAIT_MS_MAX
 PROCESSOR_RATE = "broker_processor_ms_per_s"
 OWED_MS_MAX = 10_000.0
 """A tenant waits no longer than this for what it has used, and one piece of work: its streams are not given up."""
+AHEAD_MS_MAX = CALL_WAIT_MS_MAX / 2
+"""Use of calls while no stream waited, or of streams while no call did, counts against them for so much of the limit:
+half of what a call waits, so that one that comes after it is not refused."""
 _UNITS = 1_000_000
 """A millisecond of processor time is so many units of a pace: steps of some microseconds count too."""
 _FORGET_MS = 60_000.0
 """After so long without work a tenant is as one that did none."""
+
+
+class Work(Enum):
+    """Whose work it is, for the turns of calls and streams."""
+
+    CALL = "call"
+    STREAM = "stream"
+    BEAT = "beat"
+    """A heartbeat waits for no turn, so it takes none."""
 
 
 @dataclass(slots=True)
@@ -55,16 +68,16 @@ class ProcessorTime:
         """Tenants whose use is known."""
         return len(self._used)
 
-    def charge(self, tenant: TenantId, spent_ms: float, now_ms: float, *, is_call: bool) -> None:
-        """A call of the tenant, or a stream, has just used so much."""
+    def charge(self, tenant: TenantId, spent_ms: float, now_ms: float, work: Work) -> None:
+        """Work of the tenant has just used so much."""
         pace = self._pace(tenant, now_ms)
         if pace is not None:
             self._used[tenant].at_ms = now_ms
             units = int(spent_ms * _UNITS)
             if pace.clears_in_ms(now_ms) < OWED_MS_MAX:
                 pace.correct(0, units)
-            ahead_max = max(pace.burst, pace.bytes_per_s * CALL_WAIT_MS_MAX / 1000)
-            pace.line.used(units, ahead_max, is_call=is_call)
+            if work is not Work.BEAT:
+                pace.line.used(units, pace.bytes_per_s * AHEAD_MS_MAX / 1000, is_call=work is Work.CALL)
 
     def pace(self, tenant: TenantId) -> Pace | None:
         """The tenant's, for streams that ask for their turn instead of awaiting it; None = no limit."""
@@ -89,12 +102,12 @@ class ProcessorTime:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
-    async def call(self, tenant: TenantId, wait_ms_max: float | None) -> int:
-        """The same for a call, which waits no longer than that; None: however long. Raises `CallFailed`."""
+    async def call(self, tenant: TenantId, wait_ms_max: float) -> int:
+        """The same for a call, which waits no longer than that. Raises `CallFailed`."""
         if self._passes(tenant):
             return 0
         began_ms = self._clock.monotonic_ms()
-        limit = asyncio.timeout(None if wait_ms_max is None else wait_ms_max / 1000)
+        limit = asyncio.timeout(wait_ms_max / 1000)
         try:
             async with limit:
                 await self._turn(tenant, Waiting(None, None, began_ms, is_call=True))
@@ -106,7 +119,7 @@ class ProcessorTime:
             waited_ms = self._waited(began_ms)
         return waited_ms
 
-    async def beat(self, tenant: TenantId, wait_ms_max: float | None) -> int:
+    async def beat(self, tenant: TenantId, wait_ms_max: float) -> int:
         """A heartbeat of a group's member neither waits nor is refused, until the tenant owes all that it can owe.
         Other work waits before it owes more than one piece: that is a flood of heartbeats, which waits as `call` does.
         """

@@ -45,6 +45,8 @@ class CoordinatorCalls:
         self._coordinator: int | None = None
         self._throttled = 0
         """Calls that the coordinator has throttled since it answered one."""
+        self._doubted = False
+        """Another broker may coordinate by now."""
         self._finding: BrokerRequest | None = None
         self._find_at = 0.0
         self._failures = 0
@@ -66,16 +68,20 @@ class CoordinatorCalls:
         self._core.attend()
 
     def not_answered(self, error: PenstockError) -> None:
-        """The coordinator refused or did not answer: look for it again, at the third time if it throttles, for that
-        says nothing of whether it is still the coordinator."""
+        """The coordinator refused or did not answer: look for it again. One that throttles does not say whether it is
+        still the coordinator: at the third time it is looked for, and goes on to be asked until it is found, for it
+        may take heartbeats."""
         self._throttled = self._throttled + 1 if isinstance(error, Throttled) else 0
-        if self._throttled in (0, THROTTLED_MAX):
-            self._throttled = 0
+        if self._throttled == 0:
             self._coordinator = None
+        elif self._throttled == THROTTLED_MAX:
+            self._throttled = 0
+            self._doubted = True
 
     def step(self, now: float) -> None:
         due = [call for call in self._waiting if call.not_before <= now]
-        if due and self._coordinator is None and self._finding is None and self._find_at <= now:
+        looks = self._coordinator is None or self._doubted
+        if due and looks and self._finding is None and self._find_at <= now:
             self._find(now)
         if self._coordinator is not None:
             self._waiting = [call for call in self._waiting if call.not_before > now]
@@ -83,7 +89,7 @@ class CoordinatorCalls:
                 self._send(call, self._coordinator, now)
 
     def next_step_at(self) -> float:
-        if self._finding is not None:
+        if self._finding is not None and self._coordinator is None:
             return NEVER
         due_at = min((call.not_before for call in self._waiting), default=NEVER)
         return due_at if self._coordinator is not None else max(due_at, self._find_at)
@@ -124,6 +130,7 @@ class CoordinatorCalls:
                 failed(refusal(answer.error, answer.message), now)
                 return
             self._failures = 0
+            self._doubted = False
             self._coordinator = answer.broker_id
             self._core.view.brokers.setdefault(answer.broker_id, answer.address)
             self._core.attend()

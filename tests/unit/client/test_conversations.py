@@ -55,3 +55,4 @@ def test_a_conversation_with_a_broker_that_throttles_ends_with_that(
         else:
             asyncio.run(in_asyncio(conversation, 0.15))
     assert type(raised.value) is expected
+    assert raised.value.__cause__ is not raised.value

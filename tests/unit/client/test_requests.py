@@ -208,6 +208,20 @@ def test_a_conversation_that_ends_unanswered_after_a_broker_throttled_says_so() 
     assert patience.end(forbidden := Forbidden("never"), 100.0) is forbidden
 
 
+def test_no_answer_to_a_try_as_long_as_the_first_one_says_more_than_an_older_answer() -> None:
+    asking = Asking(("b0",))
+    asking.ask(asking.now + 4_000)
+    asking.fail(asking.next_call(), Throttled.code, "used all")
+    hanging = asking.next_call()
+    assert hanging.timeout_ms >= 1_500
+    asking.now += hanging.timeout_ms
+    asking.fail(hanging, message="deadline exceeded")
+    asking.now += 4_000
+    assert asking.called() == []
+    (failure,) = asking.failures
+    assert isinstance(failure, BrokerUnavailable)
+
+
 def test_only_what_the_last_round_heard_is_said() -> None:
     asking = Asking()
     request = asking.ask()

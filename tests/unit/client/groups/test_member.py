@@ -4,8 +4,9 @@ import pytest
 
 from penstock.client.consuming.fetch_position import FetchPosition
 from penstock.client.consuming.fetch_stream import FetchStream
+from penstock.client.groups.committed_offsets import fetch_request
 from penstock.contract import errors
-from penstock.contract.errors import ErrorCode
+from penstock.contract.errors import ErrorCode, Throttled
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.fake_cluster import Refused
@@ -397,6 +398,49 @@ def test_a_coordinator_is_looked_for_again_when_it_refuses_or_throttles_three_ca
     refused = sum(asked.count(call) for call in calls)
     assert refused > 10, "it is asked again"
     assert searches_min <= asked.count("FindCoordinator") <= searches_max * refused
+
+
+def test_a_member_whose_calls_are_throttled_stays_in_its_group_by_its_heartbeats() -> None:
+    """Brokers take heartbeats of a tenant that is at its limits, and nothing else, searches neither."""
+    service = filled(messages=40)
+    member = Member(service, auto_commit=False)
+    member.poll()
+    epoch, right = member.core.epoch, service.runner.cluster.call
+
+    def call(broker: int, method: str, request: bytes) -> bytes:
+        if "Groups" in method and "Heartbeat" not in method:
+            raise Refused(ErrorCode.THROTTLED, "used all")
+        return right(broker, method, request)
+
+    service.runner.cluster.call = call  # type: ignore[method-assign]
+    for _ in range(30):
+        member.core.ask_committed(service.runner.now + 1_000)
+        member.core.commit({("orders", 1): 3}, service.runner.now + 1_000)
+        member.poll()
+        service.run(1_000)
+    assert member.core.epoch == epoch and member.owned == [0, 1, 2, 3]
+
+
+def test_an_answer_or_a_search_begins_the_count_of_throttled_calls_again() -> None:
+    service = filled(messages=40)
+    member = Member(service, auto_commit=False)
+    member.poll()
+    calls = member.core._calls
+    throttled = Throttled("used all")
+
+    def searches(times: int) -> int:
+        before = len(service.runner.calls)
+        for _ in range(times):
+            calls.not_answered(throttled)
+        calls.ask(
+            "fetch", fetch_request("readers", {}), 0.0, lambda answer, now: None, lambda error, now: None
+        )
+        service.run(50)
+        return [method for _, method in service.runner.calls[before:]].count("FindCoordinator")
+
+    assert [searches(2), searches(2), searches(2)] == [0, 0, 0], "each was answered in the end"
+    assert searches(3) == 1
+    assert [searches(2), searches(3)] == [0, 1]
 
 
 def test_a_group_that_moved_from_a_coordinator_that_throttles_is_found() -> None:

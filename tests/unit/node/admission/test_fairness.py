@@ -9,6 +9,7 @@ import pytest
 
 from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.fairness import Fairness
+from data_plane.node.admission.processor_time import Work
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.shares import WAIT_MS_MAX
@@ -328,7 +329,7 @@ def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() 
             await asyncio.sleep(2)
             began_ms = hands.monotonic_ms()
             await fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX, beat=True)
-            await fair.answered(GREEDY, lambda: costs(0.3), beat=True)
+            await fair.answered(GREEDY, lambda: costs(0.3), Work.BEAT)
             waited_ms.append(hands.monotonic_ms() - began_ms)
 
     async def story() -> None:

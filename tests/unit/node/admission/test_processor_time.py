@@ -10,7 +10,7 @@ import pytest
 from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.pace_lines import SIGN_MS
-from data_plane.node.admission.processor_time import OWED_MS_MAX, PROCESSOR_RATE
+from data_plane.node.admission.processor_time import AHEAD_MS_MAX, OWED_MS_MAX, PROCESSOR_RATE, Work
 from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.clock import SimClock
@@ -211,7 +211,7 @@ def test_signs_of_life_count() -> None:
     broker = Broker(1)
 
     async def story() -> None:
-        await broker.fair.answered(GREEDY, lambda: broker.work(2.0), beat=True)
+        await broker.fair.answered(GREEDY, lambda: broker.work(2.0), Work.BEAT)
         assert await broker.fair.turn(GREEDY) > 1_000
 
     broker.run(story())
@@ -224,7 +224,7 @@ def test_a_flood_of_signs_of_life_gets_what_the_limit_gives_and_the_rest_is_refu
 
     async def beat() -> None:
         await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX, beat=True)
-        await broker.fair.answered(GREEDY, lambda: broker.work(1.0), beat=True)
+        await broker.fair.answered(GREEDY, lambda: broker.work(1.0), Work.BEAT)
 
     async def flood() -> None:
         while True:
@@ -456,6 +456,72 @@ def test_a_call_that_comes_again_is_answered_beside_a_stream_whose_pieces_take_l
     assert answered >= answered_min
 
 
+@pytest.mark.parametrize("alone", [Work.CALL, Work.STREAM])
+@pytest.mark.parametrize("burst_ms", [0, 60_000])
+def test_what_one_kind_used_alone_keeps_it_waiting_for_no_longer_than_a_call_may_wait(
+    alone: Work, burst_ms: int
+) -> None:
+    broker = Broker(250)
+    broker.quotas[GREEDY] = replace(broker.quotas[GREEDY], rate_burst_ms=burst_ms)
+    done_ms: dict[Work, list[float]] = {Work.CALL: [], Work.STREAM: []}
+
+    async def one(kind: Work) -> None:
+        if kind is Work.CALL:
+            await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX)
+            await broker.fair.answered(GREEDY, lambda: broker.work(10.0))
+        else:
+            await broker.piece(GREEDY, 10.0)
+        done_ms[kind].append(broker.clock.monotonic_ms())
+
+    async def again(kind: Work) -> None:
+        while True:
+            await one(kind)
+
+    async def story() -> None:
+        for _ in range(1_000):
+            await one(alone)
+        while (pace := broker.fair.processor_pace(GREEDY)) is not None and not pace.clears_in_ms(
+            broker.clock.monotonic_ms()
+        ):
+            await broker.fair.answered(GREEDY, lambda: broker.work(5.0), Work.BEAT)
+        began_ms = broker.clock.monotonic_ms()
+        tasks = [asyncio.create_task(again(kind)) for kind in done_ms for _ in range(4)]
+        await asyncio.sleep(3.0)
+        assert not any(task.done() for task in tasks), "no call is refused"
+        for times in done_ms.values():
+            assert next(time for time in times if time > began_ms) - began_ms <= AHEAD_MS_MAX + 200
+        await ended(tasks)
+
+    broker.run(story())
+
+
+def test_heartbeats_take_no_turn_from_calls() -> None:
+    broker, answered = Broker(LIMIT), 0
+
+    async def beats() -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX, beat=True)
+            await broker.fair.answered(GREEDY, lambda: broker.work(6.0), Work.BEAT)
+
+    async def calls() -> None:
+        nonlocal answered
+        while True:
+            await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX)
+            await broker.fair.answered(GREEDY, lambda: broker.work(1.0))
+            answered += 1
+            await asyncio.sleep(0.2)
+
+    async def story() -> None:
+        tasks = [asyncio.create_task(broker.stream(GREEDY, 2.0, 1.0)) for _ in range(10)]
+        tasks += [asyncio.create_task(beats()), asyncio.create_task(calls())]
+        await asyncio.sleep(20.0)
+        await ended(tasks)
+
+    broker.run(story())
+    assert answered > 40
+
+
 def test_a_push_of_a_watch_waits_however_long_its_tenants_limit_takes() -> None:
     broker, done_ms = Broker(1), list[float]()
 
@@ -483,7 +549,7 @@ def test_what_waited_for_its_share_is_within_the_limit_too(are_pushes: bool) -> 
 
     async def piece() -> None:
         if are_pushes:
-            await broker.fair.turn_of_call(GREEDY, None)
+            await broker.fair.turn_of_push(GREEDY)
             await broker.fair.answered(GREEDY, lambda: broker.work(piece_ms))
         else:
             await broker.fair.turn(GREEDY)

@@ -301,3 +301,35 @@ def test_a_part_of_a_request_a_second_is_said_as_one(per_s: float, said: str) ->
             await desk.requests.call()
 
     desk.run(story())
+
+
+def test_what_streams_took_while_no_call_came_is_forgotten_but_for_one() -> None:
+    desk, order = Desk(100), list[str]()
+
+    async def ask(name: str) -> None:
+        await (desk.requests.call() if name == "call" else desk.requests.frame())
+        order.append(name)
+
+    async def story() -> None:
+        while desk.requests.passes():
+            pass
+        await asyncio.gather(*(ask("frame") for _ in range(50)))
+        order.clear()
+        await asyncio.gather(*(ask(name) for name in ("frame", "call") for _ in range(8)))
+        assert order[:6] == ["call", "call", "frame", "call", "frame", "call"]
+
+    desk.run(story())
+
+
+def test_a_time_out_that_is_not_the_calls_own_is_not_taken_for_it() -> None:
+    desk = Desk(10)
+
+    async def story() -> None:
+        assert desk.pace is not None
+        desk.pace.enter(5 * REQUEST_UNITS, 0.0, may_refuse=False)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await desk.requests.call()
+        assert not desk.pace.line and desk.stats.requests_refused == 0
+
+    desk.run(story())
