@@ -135,6 +135,11 @@ WALK: dict[str, Row] = {
         test="tests/integration/sdk/test_real_brokers.py::"
         "test_one_client_may_have_more_streams_at_a_broker_than_one_connection_takes",
     ),
+    "CALL_WAIT_MS_MAX": ByTest(
+        outcome="THROTTLED",
+        test="tests/unit/node/serving/test_call_waits.py::"
+        "test_what_a_call_waits_for_requests_is_taken_from_what_it_waits_for_the_processor",
+    ),
     "FIRST_REQUEST_MS_MAX": ByTest(
         outcome="INVALID_REQUEST, and the call ends",
         test="tests/unit/broker/test_admission.py::test_a_call_whose_request_does_not_come_ends",
