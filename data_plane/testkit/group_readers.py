@@ -11,6 +11,7 @@ from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
 from data_plane.testkit.activities import Activity, wait_unless
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.cluster import TENANT, SimCluster
+from data_plane.testkit.faults import FaultKind
 from data_plane.testkit.loop import Process
 from data_plane.testkit.sdk_clients import SdkTransport
 from data_plane.testkit.transport import SimTransport
@@ -18,7 +19,7 @@ from penstock.asyncio import Client
 from penstock.asyncio.consumer import Consumer
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.groups.assignment import AssignedPosition
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import CorruptLog, PenstockError
 from penstock.contract.ids import NamedPartition, TopicPartition
 
 GROUP = "readers"
@@ -26,6 +27,8 @@ _BETWEEN_S = (0.5, 4.0)
 _ASLEEP_S = (0.5, 5.0)
 MEMBERS = 2
 _FAULTS = ("member ends", "member sleeps", "member joins")
+_DAMAGING = frozenset({FaultKind.BIT_FLIP, FaultKind.READ_ERROR, FaultKind.MISDIRECTED_WRITE})
+"""Faults after which a reader may hear that a log is corrupt, before its leader gives itself up."""
 
 
 @dataclass
@@ -142,18 +145,31 @@ class GroupReaders:
         self.spawn(live, member)
 
     async def _consume(self, client: Client, member: Member) -> None:
-        consumer = member.consumer = client.consumer(
-            self._topic,
-            group=GROUP,
-            auto_commit_interval_ms=200,
-            session_timeout_ms=3_000,
-            rebalance_timeout_ms=5_000,
-            on_revoked=self._revoked,
-        )
-        self._look_at_positions(consumer)
+        while True:
+            consumer = member.consumer = client.consumer(
+                self._topic,
+                group=GROUP,
+                auto_commit_interval_ms=200,
+                session_timeout_ms=3_000,
+                rebalance_timeout_ms=5_000,
+                on_revoked=self._revoked,
+            )
+            self._look_at_positions(consumer)
+            try:
+                await self._read(consumer)
+            except CorruptLog:
+                # Its leader has met what a fault damaged, and gives itself up: an application begins again.
+                await consumer.close()
+
+    async def _read(self, consumer: Consumer) -> None:
+        """Runs until it is refused for good."""
         while True:
             try:
                 messages = await consumer.poll(max_messages=20, timeout=0.3)
+            except CorruptLog as error:
+                faults = {combination.fault for combination in self._cluster.plan.combinations}
+                assert faults & _DAMAGING, error
+                raise
             except PenstockError as error:
                 assert error.retriable, error
                 continue
