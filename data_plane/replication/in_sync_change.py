@@ -59,3 +59,8 @@ InSyncChange = Settled | Outstanding | Unresolved | Deposed
 def proposed(change: InSyncChange) -> tuple[BrokerId, ...]:
     """Replicas that may be in sync by a proposal."""
     return change.proposal.in_sync if isinstance(change, Outstanding | Unresolved) else ()
+
+
+def removes(change: InSyncChange, broker: BrokerId) -> bool:
+    """True where a replica that was in sync may have left by this change."""
+    return isinstance(change, Outstanding | Unresolved) and broker not in change.proposal.in_sync

@@ -27,6 +27,7 @@ from data_plane.replication.in_sync_change import (
     Settled,
     Unresolved,
     proposed,
+    removes,
 )
 from data_plane.replication.log_start import AgreedStart, may_be_reported, with_log_start
 from data_plane.replication.opening import (
@@ -463,6 +464,11 @@ class LeaderState:
         if record.leader != self.me or record.leader_epoch != self.leader_epoch:
             self._change = Deposed()
             return
+        for broker in self.record.in_sync:
+            if broker not in record.in_sync and not removes(self._change, broker):
+                # By a write that is not the leader's: it gave itself up or was fenced. What it acknowledged before does
+                # not count, though the end of its stream may come later than the record.
+                self.follower_gone(broker)
         self._change = Settled()
         self._followers = adopted(self._followers, self.record, record, me=self.me, now_ms=self._latest_ms)
         self.record = record

@@ -110,6 +110,39 @@ def test_a_follower_that_left_its_stream_is_not_proposed() -> None:
     assert state.propose(1, everybody) is None
 
 
+def test_a_replica_that_another_writer_took_out_joins_once_it_has_opened_again() -> None:
+    """It found damage in itself: what it acknowledged before is no evidence, though its stream has not ended yet."""
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    assert state.record_seen(state.record.changed(in_sync=(1, 2)))
+    assert state.propose(1, everybody) is None
+    assert not acked(state, 3, START), "its old stream proves nothing"
+    assert state.propose(2, everybody) is None
+    opened(state, 3)
+    proposal = state.propose(3, everybody)
+    assert proposal is not None and proposal.in_sync == (1, 2, 3)
+
+
+@pytest.mark.parametrize("seen_first", [False, True])
+def test_a_replica_that_its_leader_took_out_joins_on_the_stream_that_it_has(seen_first: bool) -> None:
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    advanced(state, START + 10, START + 10, 1)
+    acked(state, 2, START + 10, now_ms=2)
+    left = state.propose(20_000, everybody)
+    assert left is not None and left.in_sync == (1, 2)
+    if seen_first:
+        state.proposal_unknown()
+        assert state.record_seen(left.record)
+    else:
+        state.proposal_applied(left.record)
+    acked(state, 3, START + 10, now_ms=20_001)
+    proposal = state.propose(20_002, everybody)
+    assert proposal is not None and proposal.in_sync == (1, 2, 3)
+
+
 def test_a_fenced_leader_proposes_nothing() -> None:
     state = leader((1, 2))
     opened(state, 3)
