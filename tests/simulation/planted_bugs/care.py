@@ -12,7 +12,6 @@ from data_plane.metadata.model import PartitionRecord
 from data_plane.node.replicas.leader_links import LeaderLinks
 from data_plane.node.replicas.replica import Replica
 from penstock.contract.ids import BrokerId, TopicPartition
-from tests.simulation import test_stepping_aside
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates
@@ -246,10 +245,6 @@ BUGS = (
         finders=(
             Check(
                 test=test_in_sync_set.test_a_follower_that_wants_to_stay_out_does_not_join_until_it_opens_again
-            ),
-            Check(
-                test=test_stepping_aside.test_a_broker_slow_for_a_while_leaves_and_joins_once_even_where_nothing_is_written,
-                kind="simulation",
             ),
         ),
     ),
