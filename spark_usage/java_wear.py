@@ -40,10 +40,11 @@ class JavaWear:
 
 
 def descriptors_of_java() -> Descriptors | None:
-    """Descriptors of the Java that this process has started."""
+    """Descriptors of the Java that this process has started. None, too, where the system names no limit of it."""
     java = getattr(SparkContext._gateway, "proc", None)
     with contextlib.suppress(psutil.Error):
-        if java is not None:
+        if java is not None and hasattr(psutil.Process, "rlimit"):
             process = psutil.Process(java.pid)
-            return Descriptors(open=process.num_fds(), most=process.rlimit(resource.RLIMIT_NOFILE)[0])
+            most = process.rlimit(resource.RLIMIT_NOFILE)[0]
+            return Descriptors(open=process.num_fds(), most=most) if most != resource.RLIM_INFINITY else None
     return None

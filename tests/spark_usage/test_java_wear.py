@@ -1,10 +1,12 @@
 """When the runner starts its Java again, for what Spark leaves open."""
 
+import os
 import resource
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from pyspark import SparkContext
 
@@ -47,3 +49,12 @@ def test_descriptors_are_those_of_the_process_that_this_one_started(monkeypatch:
     monkeypatch.setattr(SparkContext, "_gateway", None)
     assert descriptors_of_java() is None
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] != 77
+
+
+def test_a_java_without_a_limit_is_never_worn_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=SimpleNamespace(pid=os.getpid())))
+    assert descriptors_of_java() is not None
+    monkeypatch.setattr(psutil.Process, "rlimit", lambda *_: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert descriptors_of_java() is None
+    monkeypatch.delattr(psutil.Process, "rlimit")
+    assert descriptors_of_java() is None

@@ -119,7 +119,7 @@ def test_rounds_that_take_long_are_further_apart() -> None:
 
 @pytest.fixture
 def chosen(tmp_path: Path) -> configuration.Configuration:
-    """Of a service whose brokers are not there."""
+    """The configuration of a service whose brokers are not there."""
     file = tmp_path / "penstock.json"
     values: dict[str, Any] = {
         "brokers": {"bootstrap": ["127.0.0.1:1"]},

@@ -37,7 +37,7 @@ class Leaders:
         self.lost = 0
         """So many questions are not answered at all."""
         self.waits: list[PenstockError] = []
-        """What it heard before it waited."""
+        """Errors that it heard before it waited."""
 
     def hear(self, conversation: Conversation[T]) -> T:
         """Answer until the conversation ends."""
