@@ -17,7 +17,7 @@ class ReplicaOpenHead(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ReplicaOpen, _Mapping]]] = ...) -> None: ...
 
 class ReplicaOpen(_message.Message):
-    __slots__ = ("handle", "topic_id", "partition", "leader_epoch", "log_end_offset", "durable_end_offset", "last_epoch", "replica_generation", "log_start_offset", "no_room", "stays_out")
+    __slots__ = ("handle", "topic_id", "partition", "leader_epoch", "log_end_offset", "durable_end_offset", "last_epoch", "replica_generation", "log_start_offset", "no_room", "stays_out", "partition_epoch")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class ReplicaOpen(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     NO_ROOM_FIELD_NUMBER: _ClassVar[int]
     STAYS_OUT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     handle: int
     topic_id: bytes
     partition: int
@@ -40,7 +41,8 @@ class ReplicaOpen(_message.Message):
     log_start_offset: int
     no_room: bool
     stays_out: bool
-    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., replica_generation: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., no_room: _Optional[bool] = ..., stays_out: _Optional[bool] = ...) -> None: ...
+    partition_epoch: int
+    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., replica_generation: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., no_room: _Optional[bool] = ..., stays_out: _Optional[bool] = ..., partition_epoch: _Optional[int] = ...) -> None: ...
 
 class ReplicaAnswerHead(_message.Message):
     __slots__ = ("answers",)

@@ -7,6 +7,7 @@ field by field, without an await in between. These orders are kept so:
     a batch is handed over to be synced and to be pushed at once; neither waits for the other
     the high watermark is noted in the log before an answer or a consumer rests on it (RL20)
     a batch is answered when as much is durable, or committed, as its producer asked for (RL14)
+    followers that have to open again hear so before the in-sync set is looked at
     the in-sync set is looked at last; a change counts from its proposal on, and is in force when the store has said so
 """
 
@@ -40,5 +41,7 @@ class Effects(NamedTuple):
     end at or below `high_watermark`."""
     committed: bool
     """The watermark moved: tell those who read up to there."""
+    outdated: bool
+    """End the streams of followers that do not follow any more by this leader's state: they have to open again."""
     look: Look
     """Look at the in-sync set."""

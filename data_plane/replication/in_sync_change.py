@@ -61,6 +61,6 @@ def proposed(change: InSyncChange) -> tuple[BrokerId, ...]:
     return change.proposal.in_sync if isinstance(change, Outstanding | Unresolved) else ()
 
 
-def removes(change: InSyncChange, broker: BrokerId) -> bool:
-    """True where a replica that was in sync may have left by this change."""
-    return isinstance(change, Outstanding | Unresolved) and broker not in change.proposal.in_sync
+def is_proposed(change: InSyncChange, record: PartitionRecord) -> bool:
+    """Is the record the one that the leader itself has proposed?"""
+    return isinstance(change, Outstanding | Unresolved) and record == change.proposal.record

@@ -26,8 +26,8 @@ from data_plane.replication.in_sync_change import (
     Proposal,
     Settled,
     Unresolved,
+    is_proposed,
     proposed,
-    removes,
 )
 from data_plane.replication.log_start import AgreedStart, may_be_reported, with_log_start
 from data_plane.replication.opening import (
@@ -89,6 +89,9 @@ class LeaderState:
         self._latest_ms = now_ms
         self._followers = {broker: FollowerProgress(now_ms) for broker in record.replicas if broker != me}
         self._change: InSyncChange = Settled()
+        self._foreign_epoch = record.partition_epoch
+        """Partition epoch of the last record that another writer wrote. Who was not in sync after it may have given
+        itself up by it: what it said before counts for nothing."""
         self.start = AgreedStart(record, log.log_start_offset, now_ms)
         self._compared_end = self._leader_end
         """The leader's counted end when followers were last compared with it."""
@@ -96,6 +99,8 @@ class LeaderState:
         self._begin_epoch = record.leader_epoch
         self._unsynced_bytes = 0
         self._push = False
+        self._outdated = False
+        """Some follower has to open again."""
         self._look = Look.IN_TIME
         self._ends_moved = True
         """The high watermark has to be decided again."""
@@ -126,7 +131,9 @@ class LeaderState:
         position: Position,
         now_ms: float,
         *,
+        handle: int,
         leader_epoch: int,
+        partition_epoch: int,
         registered_epoch: int,
         epoch_lookup: EpochLookup,
         stored_from: int,
@@ -134,9 +141,11 @@ class LeaderState:
     ) -> OpenAnswer:
         """A follower asks for pushes from its position. `registered_epoch` is the image's, 0 = fenced. One that
         does not want in stays out until it opens again (RL128, RL133). `stored_from`: where the leader's first segment
-        begins. The log may begin within it: every replica still stores what a tenant deleted there.
+        begins. The log may begin within it: every replica still stores what a tenant deleted there. `handle` is the
+        open's, `partition_epoch` that of the record which the follower knows, 0 from a broker of an earlier version.
 
-        Only an `Accepted` open changes anything.
+        One that comes after a newer open of the follower changes nothing. Any other ends what the follower opened
+        before, whatever the answer.
         """
         invariant(
             self._begin_epoch == NO_EPOCH,
@@ -145,10 +154,13 @@ class LeaderState:
         refused = checked_epoch("leader epoch", got=leader_epoch, current=self.leader_epoch)
         if refused is not None:
             return refused
-        if broker not in self._followers:
+        follower = self._followers.get(broker)
+        if follower is None:
             return Refused(
                 ErrorCode.NOT_FOUND, f"broker {broker} is no follower of partition {self.record.partition}"
             )
+        if not follower.opens(broker_epoch, handle):
+            return Refused(ErrorCode.FENCED_LEADER_EPOCH, f"broker {broker} has opened again since")
         if not in_sync.same_registration(seen_epoch=broker_epoch, registered_epoch=registered_epoch):
             refused = checked_epoch(f"broker {broker} epoch", got=broker_epoch, current=registered_epoch)
             if refused is not None:
@@ -159,15 +171,19 @@ class LeaderState:
         )
         if refused is not None:
             return refused
+        if broker not in self.record.in_sync and 0 < partition_epoch < self._foreign_epoch:
+            return Refused(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"partition epoch {partition_epoch} is fenced, {self._foreign_epoch} was written since",
+            )
         diverging = divergence(position, epoch_lookup=epoch_lookup, log_end=self.log_end)
         if position.log_end_offset < stored_from:
             return StartOver(stored_from)
         if diverging is not None:
             return StartOver(stored_from) if diverging.epoch == NO_EPOCH else diverging
         self._latest_ms = now_ms
-        follower = self._followers[broker]
         follower.following, follower.wants_in = True, wants_in
-        follower.broker_epoch = broker_epoch
+        follower.partition_epoch = partition_epoch
         follower.written_end = position.log_end_offset
         follower.durable_end = min(position.durable_end_offset, position.log_end_offset)
         follower.log_start = position.log_start_offset
@@ -184,16 +200,17 @@ class LeaderState:
         durable_end: int,
         now_ms: float,
         *,
+        handle: int,
         leader_epoch: int,
         log_start: int = 0,
     ) -> bool:
-        """A replica ack: a follower says what it has. False = ignored: of another epoch, registration or open, or
-        beyond the leader's log.
+        """A replica ack: a follower says what it has, on what it opened so. False = ignored: of another epoch,
+        registration or open, or beyond the leader's log.
         """
         follower = self._followers.get(broker)
         if follower is None or not follower.following or leader_epoch != self.leader_epoch:
             return False
-        if not in_sync.same_registration(seen_epoch=broker_epoch, registered_epoch=follower.broker_epoch):
+        if not self.is_newest_open(broker, broker_epoch, handle):
             return False
         if not durable_end <= written_end <= self.log_end:
             return False
@@ -206,11 +223,11 @@ class LeaderState:
         self._follower_moved()
         return True
 
-    def follower_gone(self, broker: BrokerId) -> None:
-        """Its stream ended. What it acknowledged still counts while it is in sync. To join, it must open again."""
-        follower = self._followers.get(broker)
-        if follower is not None:
-            follower.following = False
+    def follower_gone(self, broker: BrokerId, broker_epoch: int, handle: int) -> None:
+        """What it opened so has ended. What it acknowledged still counts while it is in sync. To join, it must open
+        again. Of an open before its newest the end changes nothing."""
+        if self.is_newest_open(broker, broker_epoch, handle):
+            self._followers[broker].following = False
 
     def end(self) -> None:
         """The leader epoch is over for this broker. There are no effects any more, and ends stay as they are now."""
@@ -236,11 +253,13 @@ class LeaderState:
             mark,
             log.durable_end_offset,
             mark > before,
+            self._outdated,
             self._look,
         )
         self._begin_epoch = NO_EPOCH
         self._unsynced_bytes = 0
         self._push = False
+        self._outdated = False
         self._look = Look.UNNEEDED
         self._ends_moved = False
         return effects
@@ -303,6 +322,16 @@ class LeaderState:
     def counted_end_of(self, broker: BrokerId) -> int:
         """The end of a replica that counts towards the watermark; UNKNOWN_END before it opened."""
         return self._leader_end if broker == self.me else self._end_of(self._followers[broker])
+
+    def is_newest_open(self, broker: BrokerId, broker_epoch: int, handle: int) -> bool:
+        """Has the follower opened nothing since?"""
+        follower = self._followers.get(broker)
+        return follower is not None and (follower.broker_epoch, follower.handle) == (broker_epoch, handle)
+
+    def is_followed_by(self, broker: BrokerId) -> bool:
+        """Does what this follower opened last still stand?"""
+        follower = self._followers.get(broker)
+        return follower is not None and follower.following
 
     def handed_to(self, broker: BrokerId) -> bool:
         """Does nothing more arrive, is everything committed, and does `broker` have it (RL50, RL51)?"""
@@ -464,19 +493,29 @@ class LeaderState:
         if record.leader != self.me or record.leader_epoch != self.leader_epoch:
             self._change = Deposed()
             return
-        for broker in self.record.in_sync:
-            if broker not in record.in_sync and not removes(self._change, broker):
-                # By a write that is not the leader's: it gave itself up or was fenced. What it acknowledged before does
-                # not count, though the end of its stream may come later than the record.
-                self.follower_gone(broker)
+        foreign = record.partition_epoch > self.record.partition_epoch and not is_proposed(
+            self._change, record
+        )
         self._change = Settled()
         self._followers = adopted(self._followers, self.record, record, me=self.me, now_ms=self._latest_ms)
         self.record = record
+        if foreign:
+            self._foreign_epoch = record.partition_epoch
+            self._outdate_followers()
         self._look_at_starts()
         self._ends_moved = True
         if self.in_sync_count < len(record.replicas):
             # One that left may have caught up already, and then reports nothing more.
             self._look_in_time()
+
+    def _outdate_followers(self) -> None:
+        """Another writer changed the record. Who is not in sync by it may have given itself up, also where it was not
+        before: it opens again, unless it knew this record when it opened."""
+        for broker, follower in self._followers.items():
+            knew = follower.partition_epoch >= self.record.partition_epoch
+            if follower.following and broker not in self.record.in_sync and not knew:
+                follower.following = False
+                self._outdated = True
 
     def _wanted_in_sync(
         self, now_ms: float, brokers: Callable[[BrokerId], in_sync.BrokerView]

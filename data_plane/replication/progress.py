@@ -27,14 +27,18 @@ class FollowerProgress:
     """Progress of one follower in this leader epoch."""
 
     __slots__ = (
-        "broker_epoch", "durable_end", "following", "last_caught_up_ms", "log_start", "mark_end",
-        "mark_ms", "wants_in", "written_end",
+        "broker_epoch", "durable_end", "following", "handle", "last_caught_up_ms", "log_start",
+        "mark_end", "mark_ms", "partition_epoch", "wants_in", "written_end",
     )  # fmt: skip
 
     def __init__(self, now_ms: float) -> None:
         self.following = False
         self.wants_in = True
         self.broker_epoch = 0
+        """With `handle` it says which open is its newest: what was sent earlier may arrive later, on another stream."""
+        self.handle = 0
+        self.partition_epoch = 0
+        """Of the record that it knew when it opened; 0 from a broker of an earlier version."""
         self.written_end = UNKNOWN_END
         self.durable_end = UNKNOWN_END
         self.log_start = UNKNOWN_START
@@ -42,6 +46,13 @@ class FollowerProgress:
         # The leader's end at some moment; reaching it proves that the follower was caught up at that moment.
         self.mark_end = UNKNOWN_END
         self.mark_ms = now_ms
+
+    def opens(self, broker_epoch: int, handle: int) -> bool:
+        """Note an open, which ends what was opened before; False for one that is not the newest."""
+        if (broker_epoch, handle) <= (self.broker_epoch, self.handle):
+            return False
+        self.broker_epoch, self.handle, self.following = broker_epoch, handle, False
+        return True
 
     def progressed(self, end: int, leader_end: int, now_ms: float) -> None:
         """Note when the follower last had all of the leader's log."""

@@ -50,6 +50,8 @@ class _Pushed:
     handle: int
     replica: Replica
     leading: LeaderState
+    broker_epoch: int
+    """With which it was opened."""
     next_offset: int
     window: int
     """Bytes pushed and not held yet."""
@@ -157,7 +159,6 @@ class FollowerStream:
             if replica is None:
                 answer.error, answer.message = ErrorCode.NOT_LEADER, f"{where}: not here"
                 return answer
-            self._succeed(replica)
             leading = replica.leadership(wanted.leader_epoch)
         except PenstockError as refusal:
             answer.error, answer.message = refusal.code, refusal.message
@@ -174,13 +175,17 @@ class FollowerStream:
             wanted.replica_generation,
             position,
             self._clock.monotonic_ms(),
+            handle=wanted.handle,
             leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
             registered_epoch=self._image.epoch_of(self._broker),
             epoch_lookup=replica.log.end_offset_for_epoch,
             stored_from=replica.log.stored_from,
             wants_in=not wanted.stays_out,
         )
         answer.log_start_offset = replica.log.log_start_offset
+        if leading.is_newest_open(self._broker, self._broker_epoch, wanted.handle):
+            self._succeed(replica)
         if isinstance(verdict, Diverging):
             answer.diverging = True
             answer.divergence_epoch, answer.divergence_end_offset = verdict.epoch, verdict.end_offset
@@ -197,8 +202,7 @@ class FollowerStream:
         return answer
 
     def _succeed(self, replica: Replica) -> None:
-        """What this follower opened before is over, on an older stream too: its end, noticed late, would else make
-        the leader believe that the follower is gone."""
+        """What this follower opened before is over, on an older stream too."""
         for stream in list(replica.on_append):
             if isinstance(stream, FollowerStream) and stream._broker == self._broker:
                 stream._close(stream._by_replica[replica])
@@ -206,7 +210,9 @@ class FollowerStream:
     def _accept(
         self, handle: int, replica: Replica, leading: LeaderState, offset: int, *, takes: bool
     ) -> None:
-        self._pushed[handle] = _Pushed(handle, replica, leading, offset, 0, [], takes=takes)
+        self._pushed[handle] = _Pushed(
+            handle, replica, leading, self._broker_epoch, offset, 0, [], takes=takes
+        )
         self._by_replica[replica] = handle
         replica.on_append[self] = self._appended
         replica.on_marks[self] = self._marks_moved
@@ -231,7 +237,7 @@ class FollowerStream:
         replica.on_metered.pop(self, None)
         replica.on_role.pop(self, None)
         if replica.leading is pushed.leading:
-            pushed.leading.follower_gone(self._broker)
+            pushed.leading.follower_gone(self._broker, pushed.broker_epoch, handle)
 
     def _acked(self, head: pb.ReplicaHeldHead) -> None:
         now = self._clock.monotonic_ms()
@@ -241,10 +247,11 @@ class FollowerStream:
                 continue
             if not pushed.leading.follower_acked(
                 self._broker,
-                self._broker_epoch,
+                pushed.broker_epoch,
                 ack.written_end_offset,
                 ack.durable_end_offset,
                 now,
+                handle=ack.handle,
                 leader_epoch=ack.leader_epoch,
                 log_start=ack.log_start_offset,
             ):
@@ -268,8 +275,17 @@ class FollowerStream:
 
     def _role_changed(self, replica: Replica) -> None:
         handle = self._by_replica.get(replica)
-        if handle is not None and replica.leading is not self._pushed[handle].leading:
-            self._refuse(self._pushed[handle], ErrorCode.NOT_LEADER, f"{replica.name}: leadership moved")
+        if handle is None:
+            return
+        pushed = self._pushed[handle]
+        if replica.leading is not pushed.leading:
+            self._refuse(pushed, ErrorCode.NOT_LEADER, f"{replica.name}: leadership moved")
+        elif not pushed.leading.is_followed_by(self._broker):
+            self._refuse(
+                pushed,
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"{replica.name}: its record was written by others since",
+            )
 
     def _refuse(self, pushed: _Pushed, code: ErrorCode, message: str) -> None:
         """End one partition on this stream; the follower opens it again."""

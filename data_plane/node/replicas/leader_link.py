@@ -219,6 +219,7 @@ class LeaderLink:
                 log_start_offset=position.log_start_offset,
                 no_room=bool(self._full()),
                 stays_out=self._stays_out(),
+                partition_epoch=0 if replica.record is None else replica.record.partition_epoch,
             )
         return [pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString())]
 

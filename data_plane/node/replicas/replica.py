@@ -405,7 +405,7 @@ class Replica:
         """Do what the leader's state has made due, in the order of `Effects`. To be called after each event."""
         if self.leading is None:
             return
-        begin_epoch, unsynced_bytes, push, high_watermark, durable_end, committed, look = (
+        begin_epoch, unsynced_bytes, push, high_watermark, durable_end, committed, outdated, look = (
             self.leading.take_effects()
         )
         if begin_epoch != NO_EPOCH:
@@ -421,6 +421,8 @@ class Replica:
         if committed:
             self._tell(self.on_marks)
             self._tell(self.on_commit)
+        if outdated:
+            self._tell(self.on_role)
         if look is not Look.UNNEEDED:
             self._look_at_in_sync(self, look)
 

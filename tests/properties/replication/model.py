@@ -8,6 +8,7 @@ late or never; brokers crash, are fenced, come back with what was durable or wit
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from data_plane.controller.elections import strip_unclean, without_broker
 from data_plane.metadata.model import PartitionRecord
@@ -32,7 +33,17 @@ class Replica:
     broker_epoch: int
     streaming: bool = False
     last_epoch: int = 3
+    handle: int = 0
+    """Of the newest open, counted up over all streams."""
+    known: int = 1
+    """The partition epoch that it knows."""
     to_leader: deque[Callable[[], object]] = field(default_factory=deque)
+
+    @property
+    def position(self) -> Position:
+        return Position(
+            log_end_offset=self.written, durable_end_offset=self.durable, last_epoch=self.last_epoch
+        )
 
 
 @dataclass(frozen=True)
@@ -105,30 +116,48 @@ class Cluster:
         self.carry_out()
 
     def carry_out(self) -> None:
-        """The leader notes what is committed. After each event, and before anything else happens."""
-        self.log.high_watermark = self.leader.take_effects().high_watermark
+        """The leader notes what is committed, and whom it does not follow any more hears of it. After each event, and
+        before anything else happens."""
+        effects = self.leader.take_effects()
+        self.log.high_watermark = effects.high_watermark
+        if effects.outdated:
+            self._reached("outdated")
+            for broker, replica in self.replicas.items():
+                replica.streaming &= self.leader.is_followed_by(broker)
 
-    def open(self, broker: BrokerId) -> None:
-        """The answer arrives at once; what the follower says of its registration may be ahead of the leader's image."""
+    def open(self, broker: BrokerId, *, late: bool = False) -> None:
+        """The open arrives at once, before all that is on the way from earlier streams, or after it, when the follower
+        may have opened again. What it says of its registration may be ahead of the leader's image."""
         replica = self.replicas[broker]
         if replica.streaming or replica.broker_epoch == 0:
             return
-        position = Position(
-            log_end_offset=replica.written, durable_end_offset=replica.durable, last_epoch=replica.last_epoch
+        replica.handle += 1
+        arrives = partial(
+            self._opened, broker, replica.broker_epoch, replica.handle, replica.known, replica.position
         )
+        if late:
+            replica.to_leader.append(arrives)
+        else:
+            arrives()
+
+    def _opened(
+        self, broker: BrokerId, broker_epoch: int, handle: int, partition_epoch: int, position: Position
+    ) -> None:
+        replica = self.replicas[broker]
         answer = self.leader.follower_opened(
             broker,
-            replica.broker_epoch,
+            broker_epoch,
             1,
             position,
             self.now_ms,
+            handle=handle,
             leader_epoch=EPOCH,
+            partition_epoch=partition_epoch,
             registered_epoch=self.seen_live[broker],
             epoch_lookup=lambda epoch: (3, START) if epoch < EPOCH else (EPOCH, self.leader.log_end),
             stored_from=0,
         )
-        if isinstance(answer, Accepted):
-            # Whatever was still on the way from an earlier stream may arrive afterwards.
+        if isinstance(answer, Accepted) and (broker_epoch, handle) == (replica.broker_epoch, replica.handle):
             replica.streaming = True
             self._reached("opened")
         self.carry_out()
@@ -146,11 +175,21 @@ class Cluster:
         """The follower says what it holds; the leader hears it later."""
         replica = self.replicas[broker]
         if replica.streaming:
-            written, durable, epoch = replica.written, replica.durable, replica.broker_epoch
-            replica.to_leader.append(lambda: self.acked(broker, epoch, written, durable))
+            replica.to_leader.append(
+                partial(
+                    self._acked,
+                    broker,
+                    replica.broker_epoch,
+                    replica.handle,
+                    replica.written,
+                    replica.durable,
+                )
+            )
 
-    def acked(self, broker: BrokerId, broker_epoch: int, written: int, durable: int) -> None:
-        self.leader.follower_acked(broker, broker_epoch, written, durable, self.now_ms, leader_epoch=EPOCH)
+    def _acked(self, broker: BrokerId, broker_epoch: int, handle: int, written: int, durable: int) -> None:
+        self.leader.follower_acked(
+            broker, broker_epoch, written, durable, self.now_ms, handle=handle, leader_epoch=EPOCH
+        )
         self.carry_out()
 
     def deliver(self, broker: BrokerId) -> None:
@@ -163,7 +202,8 @@ class Cluster:
         if replica.streaming:
             replica.streaming = False
             if noticed:
-                replica.to_leader.append(lambda: self.leader.follower_gone(broker))
+                ended = partial(self.leader.follower_gone, broker, replica.broker_epoch, replica.handle)
+                replica.to_leader.append(ended)
 
     # -- brokers ------------------------------------------------------------------------------------------
 
@@ -200,7 +240,23 @@ class Cluster:
         self.live[broker] = replica.broker_epoch = self.revision
         self._reached("emptied" if emptied else "came back")
 
+    def find_damage(self, broker: BrokerId) -> None:
+        """Leave the stream, give up what others count on, also where that is nothing, and truncate (RL122). What the
+        leader has heard of it and will hear from its stream was true until then."""
+        replica = self.replicas[broker]
+        if self.live[broker] == 0 or self.live[broker] != replica.broker_epoch:
+            return
+        self.drop_stream(broker, noticed=True)
+        self._write(strip_unclean(self.record, broker, min_insync=self.min_insync) or self.record.changed())
+        replica.written = replica.durable = min(replica.durable, 4)
+        replica.last_epoch = 3 if replica.written else -1
+        self._reached("gave up")
+
     # -- metadata -----------------------------------------------------------------------------------------
+
+    def follower_watches(self, broker: BrokerId) -> None:
+        """The follower sees the record as it is now."""
+        self.replicas[broker].known = self.record.partition_epoch
 
     def watch(self) -> None:
         """The leader sees the store as it is now."""
@@ -328,6 +384,9 @@ def steps() -> dict[str, Step]:
 def _about(broker: BrokerId) -> dict[str, Step]:
     return {
         f"open {broker}": lambda c: c.open(broker),
+        f"late open {broker}": lambda c: c.open(broker, late=True),
+        f"follower watches {broker}": lambda c: c.follower_watches(broker),
+        f"damage {broker}": lambda c: c.find_damage(broker),
         f"push {broker}": lambda c: c.push(broker),
         f"sync {broker}": lambda c: c.sync(broker),
         f"hold {broker}": lambda c: c.hold(broker),

@@ -74,6 +74,7 @@ class Stream:
 
     leader: "Broker"
     state: LeaderState
+    handle: int
     to_leader: deque[tuple[int, int, int]] = field(default_factory=deque)
     cut: bool = False
     pushed_start: int = 0
@@ -289,6 +290,12 @@ class Broker:
         if effects.begin_epoch != NO_EPOCH:
             self.begin_epoch(effects.begin_epoch, len(self.log))
         self.high_watermark = effects.high_watermark
+        if effects.outdated:
+            self.cluster.reached("outdated")
+            for broker in self.cluster.brokers:
+                here = broker.stream is not None and broker.stream.state is self.leading
+                if here and not self.leading.is_followed_by(broker.id):
+                    broker.stream_dies(noticed=False)
 
     def view_of(self, broker: BrokerId) -> BrokerView:
         known = self.image.brokers.get(broker)
@@ -379,6 +386,11 @@ class Broker:
 
     # -- following ------------------------------------------------------------------------------------------
 
+    @property
+    def known_partition_epoch(self) -> int:
+        record = self.image.partition(WHERE)
+        return 0 if record is None else record.partition_epoch
+
     def open(self) -> None:
         state = self.following
         if state is None or state.phase is Phase.FOLLOWING or not self.broker_epoch:
@@ -395,6 +407,8 @@ class Broker:
             sent.replica_generation,
             sent.position,
             self.cluster.now_ms,
+            handle=sent.handle,
+            partition_epoch=self.known_partition_epoch,
             leader_epoch=sent.leader_epoch,
             registered_epoch=leader.image.epoch_of(self.id),
             epoch_lookup=leader.lookup,
@@ -413,7 +427,7 @@ class Broker:
             case Accepted():
                 assert leader.leading is not None
                 state.accepted()
-                self.stream = Stream(leader, leader.leading)
+                self.stream = Stream(leader, leader.leading, self.handle)
             case Diverging(epoch, end_offset):
                 self.cluster.reached("diverged")
                 self.truncate(
@@ -451,7 +465,7 @@ class Broker:
     def stream_dies(self, *, noticed: bool) -> None:
         if self.stream is not None:
             if noticed:
-                self.stream.state.follower_gone(self.id)
+                self.stream.state.follower_gone(self.id, self.broker_epoch, self.stream.handle)
             self.cut_stream()
         if self.following is not None:
             self.following.stream_lost()
@@ -516,6 +530,7 @@ class Cluster:
                 written,
                 durable,
                 self.now_ms,
+                handle=stream.handle,
                 leader_epoch=stream.state.leader_epoch,
                 log_start=log_start,
             )

@@ -22,7 +22,7 @@ STEPS = steps()
 WEIGHTS = {
     "push": 4, "sync": 4, "hold": 5, "deliver": 6, "open": 4, "watch": 3, "propose": 4, "answer": 1.5, "append": 3,
     "lose answer": 1.5, "decide late": 1, "other": 0.2, "crash": 0.05, "come back": 0.06, "fence": 0.05,
-    "controller": 1, "stream": 0.2, "pass": 0.7,
+    "controller": 1, "stream": 0.2, "pass": 0.7, "late open": 0.5, "follower watches": 2, "damage": 0.06,
 }  # fmt: skip
 """By a step's first words; 1 unless named."""
 STARTS = [((1, 2, 3), START, 2), ((1, 2), START, 2), ((1,), 0, 2), ((1, 2), 4, 2), ((1, 2, 3), START, 3)]
@@ -76,7 +76,7 @@ def test_random_runs_lose_nothing_and_reach_every_protocol_step(full: bool) -> N
         reached += run(seed)
     wanted = (
         "opened", "committed", "crashed", "came back", "emptied", "proposed", "applied", "refused", "unknown",
-        "applied late",
+        "applied late", "gave up", "outdated",
     )  # fmt: skip
     assert [step for step in wanted if reached[step] < 20] == []
 
@@ -117,6 +117,9 @@ PLANTED: dict[str, tuple[object, str, Callable[..., Any]]] = {
             following and active and seen_epoch == registered_epoch,
     ),
     "unknown outcome taken as refused": (LeaderState, "proposal_unknown", _forget_proposal),
+    "what was acknowledged before a replica gave itself up counts": (
+        LeaderState, "_outdate_followers", lambda self: None,
+    ),
     "eligible though the watermark moved on": (eligibility, "eligible_after", _eligible_whatever),
 }  # fmt: skip
 

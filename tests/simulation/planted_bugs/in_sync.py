@@ -7,13 +7,16 @@ from typing import Any
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication.in_sync_change import Proposal, Settled
 from data_plane.replication.leader import LeaderState
+from data_plane.replication.opening import OpenAnswer
+from data_plane.replication.progress import FollowerProgress
 from penstock.contract.ids import BrokerId
 from tests.properties.replication import test_leader_model, test_partition_model
 from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import Model, Seeds
-from tests.simulation.planted_bugs.replacements import answers_property
+from tests.simulation.planted_bugs.replacements import answers_property, nothing
+from tests.unit.node.replicas import test_follower_stream
 from tests.unit.replication import test_in_sync_set, test_watermark
 
 _IN_SYNC = "data_plane.replication.in_sync"
@@ -50,6 +53,24 @@ def _written(right: Any) -> Callable[..., int]:
 
 def _always(right: Any) -> Callable[..., bool]:
     return lambda **_: True
+
+
+def _whichever_comes_last(right: Any) -> Callable[..., bool]:
+    def opens(follower: FollowerProgress, broker_epoch: int, handle: int) -> bool:
+        follower.broker_epoch, follower.handle, follower.following = broker_epoch, handle, False
+        return True
+
+    return opens
+
+
+def _with_any_record(right: Any) -> Callable[..., OpenAnswer]:
+    def follower_opened(leader: LeaderState, *position: Any, **terms: Any) -> OpenAnswer:
+        answer: OpenAnswer = right(
+            leader, *position, **terms | {"partition_epoch": leader.record.partition_epoch}
+        )
+        return answer
+
+    return follower_opened
 
 
 def _whatever_it_holds(right: Any) -> Callable[..., bool]:
@@ -180,6 +201,35 @@ BUGS = (
         target=f"{_IN_SYNC}:may_join",
         wrong=_whatever_it_holds,
         finders=(Model(run=_ONE_EPOCH, first=0, by=("I10",)),),
+    ),
+    PlantedBug(
+        name="an open that arrives after a newer one counts",
+        rule="RL29",
+        target="data_plane.replication.progress:FollowerProgress.opens",
+        wrong=_whichever_comes_last,
+        finders=(
+            Check(
+                test=test_follower_stream.test_an_open_that_comes_late_on_an_old_stream_leaves_the_newer_stream_as_it_is
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="what a replica said before it gave itself up counts",
+        rule="RL34",
+        target=f"{_LEADER}._outdate_followers",
+        wrong=nothing,
+        finders=(Model(run=_ONE_EPOCH, first=0, by=("I10",)),),
+    ),
+    PlantedBug(
+        name="an open from before a replica gave itself up counts",
+        rule="RL34",
+        target=f"{_LEADER}.follower_opened",
+        wrong=_with_any_record,
+        finders=(
+            Check(
+                test=test_in_sync_set.test_what_a_replica_out_of_sync_said_before_another_writer_changed_the_record_counts_no_more
+            ),
+        ),
     ),
     PlantedBug(
         name="unknown outcome taken as refused",

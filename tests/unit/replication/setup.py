@@ -4,6 +4,7 @@ What is committed, what is durable and what is written end at three offsets as t
 one of them is taken for another.
 """
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from penstock.contract.ids import BrokerId
 EPOCH = 5
 START = 100
 """Where epoch 5 begins in the leader's log; epoch 3 holds everything before it."""
+HANDLES = itertools.count(1)
+"""Each open is newer than all before it, if the test does not say its handle."""
 COMMITTED, DURABLE = 90, 95
 """What of that the leader knows to be committed, and what it has on its disk, when its epoch begins."""
 
@@ -116,8 +119,11 @@ def opened(
     stored_from: int = 0,
     begins: int = 0,
     wants_in: bool = True,
+    handle: int | None = None,
+    partition_epoch: int | None = None,
 ) -> OpenAnswer:
-    """`stored_from` is where the leader's first segment begins, `begins` where the follower's own log does."""
+    """`stored_from` is where the leader's first segment begins, `begins` where the follower's own log does. It knows
+    the leader's record if the test says no other partition epoch."""
     answer = state.follower_opened(
         BrokerId(broker),
         broker_epoch,
@@ -129,7 +135,9 @@ def opened(
             log_start_offset=begins,
         ),
         now_ms,
+        handle=next(HANDLES) if handle is None else handle,
         leader_epoch=leader_epoch,
+        partition_epoch=state.record.partition_epoch if partition_epoch is None else partition_epoch,
         registered_epoch=registered,
         epoch_lookup=lookup(state),
         stored_from=stored_from,
@@ -149,18 +157,33 @@ def acked(
     leader_epoch: int = EPOCH,
     now_ms: float = 0,
     log_start: int = 0,
+    handle: int | None = None,
 ) -> bool:
+    """On what it opened last if the test names no handle."""
     counted = state.follower_acked(
         BrokerId(broker),
         broker_epoch,
         end,
         end if durable is None else durable,
         now_ms,
+        handle=newest_of(state, broker) if handle is None else handle,
         leader_epoch=leader_epoch,
         log_start=log_start,
     )
     carry_out(state)
     return counted
+
+
+def newest_of(state: LeaderState, broker: int) -> int:
+    """The handle of what the follower opened last; 0 for none."""
+    follower = state._followers.get(BrokerId(broker))
+    return 0 if follower is None else follower.handle
+
+
+def gone(state: LeaderState, broker: int, *, handle: int | None = None) -> None:
+    """What it opened last has ended, or what it opened with `handle`."""
+    epoch = state._followers[BrokerId(broker)].broker_epoch
+    state.follower_gone(BrokerId(broker), epoch, newest_of(state, broker) if handle is None else handle)
 
 
 def everybody(broker: BrokerId) -> BrokerView:

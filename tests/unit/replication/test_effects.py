@@ -20,6 +20,7 @@ from .setup import (
     everybody,
     leader,
     log_of,
+    newest_of,
     opened,
     record,
 )
@@ -32,7 +33,7 @@ def elected(log: Log) -> LeaderState:
 
 def test_the_fields_stand_in_the_order_in_which_they_are_carried_out() -> None:
     assert Effects._fields == (
-        "begin_epoch", "unsynced_bytes", "push", "high_watermark", "durable_end", "committed", "look",
+        "begin_epoch", "unsynced_bytes", "push", "high_watermark", "durable_end", "committed", "outdated", "look",
     )  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def test_what_was_handed_out_is_not_handed_out_again() -> None:
     state = leader((1,), min_insync=1)
     assert advanced(state, 110, 110, 1).committed
     effects = carry_out(state)
-    assert effects == Effects(NO_EPOCH, 0, False, 110, 110, False, Look.UNNEEDED)
+    assert effects == Effects(NO_EPOCH, 0, False, 110, 110, False, False, Look.UNNEEDED)
 
 
 def test_a_batch_is_committed_only_when_it_is_durable_on_the_leader_too() -> None:
@@ -102,17 +103,17 @@ def test_the_watermark_does_not_move_before_the_store_has_confirmed_the_in_sync_
 
 def test_a_replica_out_of_sync_that_moves_is_looked_at_now_and_one_in_sync_costs_nothing() -> None:
     state = leader((1, 2))
-    state.follower_acked(BrokerId(2), 50, START, START, 1, leader_epoch=EPOCH)
+    state.follower_acked(BrokerId(2), 50, START, START, 1, handle=newest_of(state, 2), leader_epoch=EPOCH)
     assert carry_out(state).look is Look.UNNEEDED, "it has not opened: ignored"
     log_of(state).log_end_offset += 1
     state.appended(100, 1)
     assert carry_out(state).look is Look.IN_TIME
     opened(state, 3)
-    state.follower_acked(BrokerId(3), 50, START, START, 1, leader_epoch=EPOCH)
+    state.follower_acked(BrokerId(3), 50, START, START, 1, handle=newest_of(state, 3), leader_epoch=EPOCH)
     assert carry_out(state).look is Look.NOW
     whole = leader()
     opened(whole, 2)
-    whole.follower_acked(BrokerId(2), 50, START, START, 1, leader_epoch=EPOCH)
+    whole.follower_acked(BrokerId(2), 50, START, START, 1, handle=newest_of(whole, 2), leader_epoch=EPOCH)
     assert carry_out(whole).look is Look.UNNEEDED
 
 
@@ -133,7 +134,9 @@ def test_a_leader_whose_epoch_is_over_has_nothing_to_be_done() -> None:
     assert proposal is not None
     state.end()
     state.proposal_applied(proposal.record)  # the store's answer comes late
-    acked_late = state.follower_acked(BrokerId(3), 50, START, START, 2, leader_epoch=EPOCH)
+    acked_late = state.follower_acked(
+        BrokerId(3), 50, START, START, 2, handle=newest_of(state, 3), leader_epoch=EPOCH
+    )
     assert acked_late
     with pytest.raises(InvariantBroken, match="epoch 5 is over here"):
         state.take_effects()

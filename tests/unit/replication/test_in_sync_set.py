@@ -6,9 +6,11 @@ import pytest
 
 from data_plane.replication import in_sync
 from data_plane.replication.in_sync import BrokerView
+from data_plane.replication.opening import Accepted, Refused
+from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
 
-from .setup import START, acked, advanced, carry_out, everybody, leader, opened, record
+from .setup import START, acked, advanced, carry_out, everybody, gone, leader, opened, record
 
 JOINABLE: dict[str, Any] = {
     "end": 120,
@@ -106,7 +108,7 @@ def test_a_follower_that_registered_again_since_it_opened_is_not_proposed() -> N
 def test_a_follower_that_left_its_stream_is_not_proposed() -> None:
     state = leader((1, 2))
     opened(state, 3)
-    state.follower_gone(BrokerId(3))
+    gone(state, 3)
     assert state.propose(1, everybody) is None
 
 
@@ -122,6 +124,70 @@ def test_a_replica_that_another_writer_took_out_joins_once_it_has_opened_again()
     opened(state, 3)
     proposal = state.propose(3, everybody)
     assert proposal is not None and proposal.in_sync == (1, 2, 3)
+
+
+def test_what_a_replica_out_of_sync_said_before_another_writer_changed_the_record_counts_no_more() -> None:
+    """It may have given itself up by that write, which then changes nothing but the partition epoch."""
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3)
+    before = state.record.partition_epoch
+    assert state.record_seen(state.record.changed())
+    assert not state.is_followed_by(BrokerId(3)) and state.is_followed_by(BrokerId(2))
+    assert carry_out(state).outdated, "its stream is to end"
+    assert not carry_out(state).outdated, "once"
+    assert not acked(state, 3, START)
+    assert state.propose(1, everybody) is None
+    late = opened(state, 3, partition_epoch=before)
+    assert isinstance(late, Refused) and late.code is ErrorCode.FENCED_LEADER_EPOCH
+    assert state.propose(2, everybody) is None
+    assert opened(state, 3) == Accepted(START)
+    proposal = state.propose(3, everybody)
+    assert proposal is not None and proposal.in_sync == (1, 2, 3)
+
+
+def test_a_replica_that_opened_knowing_the_record_need_not_open_again_when_its_leader_sees_it() -> None:
+    state = leader((1, 2))
+    opened(state, 3, partition_epoch=state.record.partition_epoch + 1)
+    assert state.record_seen(state.record.changed())
+    assert state.is_followed_by(BrokerId(3))
+    assert not carry_out(state).outdated
+
+
+def test_a_replica_in_sync_may_open_with_an_older_record() -> None:
+    """It has given nothing up since; without news of the metadata it goes on to follow."""
+    state = leader((1, 2))
+    before = state.record.partition_epoch
+    assert state.record_seen(state.record.changed())
+    assert opened(state, 2, partition_epoch=before) == Accepted(START)
+    assert isinstance(opened(state, 3, partition_epoch=before), Refused)
+
+
+def test_a_broker_of_an_earlier_version_names_no_record_and_opens_again_after_each() -> None:
+    state = leader((1, 2))
+    assert opened(state, 3, partition_epoch=0) == Accepted(START)
+    assert state.record_seen(state.record.changed())
+    assert not state.is_followed_by(BrokerId(3))
+    assert opened(state, 3, partition_epoch=0) == Accepted(START)
+
+
+def test_what_the_leader_itself_writes_outdates_nobody() -> None:
+    state = leader((1,), min_insync=1)
+    opened(state, 2)
+    opened(state, 3, 0, last_epoch=-1)
+    proposal = state.propose(1, everybody)
+    assert proposal is not None and proposal.in_sync == (1, 2)
+    state.proposal_applied(proposal.record)
+    assert not carry_out(state).outdated
+    assert state.is_followed_by(BrokerId(3))
+    assert state.record_seen(proposal.record), "the watch shows it afterwards"
+    assert state.is_followed_by(BrokerId(3))
+
+
+def test_a_new_leader_knows_who_is_out_of_sync_only_by_its_own_record() -> None:
+    state = leader((1, 2))
+    assert isinstance(opened(state, 3, partition_epoch=state.record.partition_epoch - 1), Refused)
+    assert opened(state, 3) == Accepted(START)
 
 
 @pytest.mark.parametrize("seen_first", [False, True])

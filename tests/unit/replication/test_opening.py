@@ -6,7 +6,7 @@ from data_plane.replication.opening import Accepted, Diverging, Refused, StartOv
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
 
-from .setup import COMMITTED, START, acked, advanced, leader, opened
+from .setup import COMMITTED, START, acked, advanced, gone, leader, opened
 
 
 def test_a_follower_with_the_same_history_is_pushed_from_where_it_ends() -> None:
@@ -105,9 +105,34 @@ def test_held_without_an_open_is_ignored() -> None:
     state = leader((1, 2))
     opened(state, 2)
     advanced(state, 110, 110, 1)
-    state.follower_gone(BrokerId(2))
+    gone(state, 2)
     assert not acked(state, 2, 110)
     assert not acked(state, 9, 110)
+
+
+@pytest.mark.parametrize(("broker_epoch", "handle"), [(50, 4), (50, 5), (49, 9)])
+def test_an_open_that_arrives_after_a_newer_one_changes_nothing(broker_epoch: int, handle: int) -> None:
+    """On an older stream, of this life or the one before: what it says may no longer be so."""
+    state = leader((1, 2))
+    assert opened(state, 2, handle=5) == Accepted(START)
+    late = opened(state, 2, 90, broker_epoch=broker_epoch, registered=broker_epoch, handle=handle)
+    assert isinstance(late, Refused) and late.code is ErrorCode.FENCED_LEADER_EPOCH
+    assert state.is_newest_open(BrokerId(2), 50, 5)
+    advanced(state, 110, 110, 1)
+    assert not acked(state, 2, 110, broker_epoch=broker_epoch, handle=handle) or handle == 5
+    gone(state, 2, handle=4)
+    assert state.is_followed_by(BrokerId(2)), "it is not what it opened last that ended"
+    assert acked(state, 2, 110, handle=5)
+    assert state.counted_end_of(BrokerId(2)) == 110
+
+
+@pytest.mark.parametrize("terms", [{"registered": 0}, {"generation": 2}, {"end": 130}])
+def test_a_newer_open_ends_what_was_opened_before_whatever_its_answer(terms: dict[str, int]) -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    assert not isinstance(opened(state, 3, **terms), Accepted)  # type: ignore[arg-type]
+    assert not state.is_followed_by(BrokerId(3))
+    assert not acked(state, 3, START)
 
 
 def test_held_that_arrives_late_takes_nothing_back() -> None:

@@ -3,7 +3,7 @@
 from data_plane.replication import in_sync
 from penstock.contract.ids import BrokerId
 
-from .setup import COMMITTED, START, acked, advanced, carry_out, everybody, leader, opened, record
+from .setup import COMMITTED, START, acked, advanced, carry_out, everybody, gone, leader, opened, record
 
 
 def test_watermark_waits_for_the_slowest_in_sync_follower() -> None:
@@ -114,7 +114,7 @@ def test_what_a_lost_follower_held_still_counts_while_it_is_in_sync() -> None:
     opened(state, 2)
     advanced(state, 110, 105, 1)
     acked(state, 2, 110)
-    state.follower_gone(BrokerId(2))
+    gone(state, 2)
     advanced(state, 110, 110, 2)
     assert state.high_watermark == 110
 

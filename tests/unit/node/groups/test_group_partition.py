@@ -297,7 +297,8 @@ def test_the_next_leadership_reads_all_that_was_written_once_it_is_confirmed() -
             log_start_offset=0,
         )  # fmt: skip
         leading.follower_opened(
-            OTHER, REGISTERED, 1, position, 0.0, leader_epoch=2, registered_epoch=REGISTERED,
+            OTHER, REGISTERED, 1, position, 0.0, handle=1, leader_epoch=2,
+            partition_epoch=leading.record.partition_epoch, registered_epoch=REGISTERED,
             epoch_lookup=coordinating.replica.log.end_offset_for_epoch, stored_from=0,
         )  # fmt: skip
         coordinating.replica.carry_out()

@@ -58,7 +58,8 @@ class Led:
         assert leading is not None
         leading.follower_opened(
             OTHER, REGISTERED, 1, Position(log_end_offset=0, durable_end_offset=0, last_epoch=NO_EPOCH), 0,
-            leader_epoch=1, registered_epoch=REGISTERED, epoch_lookup=lambda epoch: (epoch, 0), stored_from=0,
+            handle=1, leader_epoch=1, partition_epoch=leading.record.partition_epoch, registered_epoch=REGISTERED,
+            epoch_lookup=lambda epoch: (epoch, 0), stored_from=0,
         )  # fmt: skip
         self.replica.carry_out()
 
@@ -66,7 +67,7 @@ class Led:
         """All there is now."""
         leading, end = self.replica.leading, self.replica.log.log_end_offset
         assert leading is not None
-        assert leading.follower_acked(OTHER, REGISTERED, end, end, 0, leader_epoch=1)
+        assert leading.follower_acked(OTHER, REGISTERED, end, end, 0, handle=1, leader_epoch=1)
         self.replica.carry_out()
 
     def take_done(self) -> list[tuple[str, int]]:

@@ -258,6 +258,48 @@ def test_the_late_end_of_an_old_stream_says_nothing_of_a_follower_that_came_back
     asyncio.run(story())
 
 
+def test_an_open_that_comes_late_on_an_old_stream_leaves_the_newer_stream_as_it_is() -> None:
+    """An earlier life of the follower sent it, or this one before its connection broke."""
+    pushing = Pushing()
+
+    async def story() -> None:
+        old = Wire()
+        older = asyncio.create_task(stream_of(old, pushing.replica).serve())
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        pushing.wire.held(1, 1)
+        old.open(0)
+        late = await old.answer()
+        assert (late.handle, late.error) == (0, ErrorCode.FENCED_LEADER_EPOCH)
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 1)]
+        old.lose()
+        await asyncio.wait([older])
+        pushing.wire.held(1, 2)
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 2)]
+
+    pushing.run(story)
+
+
+def test_a_follower_out_of_sync_opens_again_when_another_writer_has_changed_the_record() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        replica = pushing.replica
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        assert replica.record is not None
+        replica.lead(replica.record.changed())
+        refused = await pushing.wire.answer()
+        assert (refused.handle, refused.error) == (1, ErrorCode.FENCED_LEADER_EPOCH)
+        pushing.wire.open(2)
+        answer = await pushing.wire.answer()
+        assert (answer.handle, answer.error) == (2, 0), "it names no record, as earlier versions"
+
+    pushing.run(story)
+
+
 def test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_takes_no_harm() -> None:
     broker = Miniature()
     replica = led(broker)
@@ -528,10 +570,13 @@ def held_by(follower: BrokerId, replica: Replica, end_offset: int) -> None:
     assert leading is not None
     position = Position(log_end_offset=0, durable_end_offset=0, last_epoch=NO_EPOCH, log_start_offset=0)
     leading.follower_opened(
-        follower, REGISTERED, 1, position, 1_000.0, leader_epoch=1, registered_epoch=REGISTERED,
+        follower, REGISTERED, 1, position, 1_000.0, handle=1, leader_epoch=1,
+        partition_epoch=leading.record.partition_epoch, registered_epoch=REGISTERED,
         epoch_lookup=replica.log.end_offset_for_epoch, stored_from=0,
     )  # fmt: skip
-    assert leading.follower_acked(follower, REGISTERED, end_offset, end_offset, 1_000.0, leader_epoch=1)
+    assert leading.follower_acked(
+        follower, REGISTERED, end_offset, end_offset, 1_000.0, handle=1, leader_epoch=1
+    )
     replica.carry_out()
 
 

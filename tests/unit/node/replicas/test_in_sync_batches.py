@@ -119,7 +119,8 @@ class Leader:
         assert replica.leading is not None
         position = Position(log_end_offset=0, durable_end_offset=0, last_epoch=-1)
         answer = replica.leading.follower_opened(
-            FOLLOWER, broker_epoch, 1, position, 1_000.0, leader_epoch=1, registered_epoch=broker_epoch,
+            FOLLOWER, broker_epoch, 1, position, 1_000.0, handle=1, leader_epoch=1,
+            partition_epoch=replica.leading.record.partition_epoch, registered_epoch=broker_epoch,
             epoch_lookup=lambda epoch: (-1, 0), stored_from=0,
         )  # fmt: skip
         assert isinstance(answer, Accepted)

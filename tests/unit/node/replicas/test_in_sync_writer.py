@@ -91,7 +91,8 @@ def _replica_with_a_follower_that_may_join() -> Replica:
     assert leading is not None
     position = Position(log_end_offset=0, durable_end_offset=0, last_epoch=-1)
     answer = leading.follower_opened(
-        FOLLOWER, REGISTERED, 1, position, 1_000.0, leader_epoch=1, registered_epoch=REGISTERED,
+        FOLLOWER, REGISTERED, 1, position, 1_000.0, handle=1, leader_epoch=1,
+        partition_epoch=leading.record.partition_epoch, registered_epoch=REGISTERED,
         epoch_lookup=lambda epoch: (-1, 0), stored_from=0,
     )  # fmt: skip
     assert isinstance(answer, Accepted)

@@ -44,12 +44,13 @@ def elected(*, own_start: int, recorded: int, known: int = END) -> tuple[Miniatu
     return broker, replica
 
 
-def other_opens(replica: Replica, begins: int) -> None:
+def other_opens(replica: Replica, begins: int, handle: int = 1) -> None:
     assert replica.leading is not None
     replica.leading.follower_opened(
         OTHER, 5, 1,
         Position(log_end_offset=END, durable_end_offset=END, last_epoch=NO_EPOCH, log_start_offset=begins),
-        0, leader_epoch=2, registered_epoch=5, epoch_lookup=lambda epoch: (epoch, END), stored_from=0,
+        0, handle=handle, leader_epoch=2, partition_epoch=replica.leading.record.partition_epoch, registered_epoch=5,
+        epoch_lookup=lambda epoch: (epoch, END), stored_from=0,
     )  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def test_a_start_that_is_wanted_is_not_told_before_the_own_log_begins_there() ->
     assert replica.log_start_target == 60
     assert replica.log_start_due is None, "the other one has not moved"
     assert replica.log_start_known, "what was told still holds"
-    other_opens(replica, begins=60)
+    other_opens(replica, begins=60, handle=2)
     assert replica.log_start_due == 60
     broker.move_log_start(60)
     assert replica.log_start_known and replica.log_start_due is None
