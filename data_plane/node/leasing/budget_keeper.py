@@ -18,7 +18,7 @@ ANSWER_MS = 2_000
 
 
 class BudgetKeeper:
-    """`run` runs as long as the broker does."""
+    """`run` runs as long as the broker does; while no budget is used it has no connection open."""
 
     def __init__(
         self,
@@ -59,15 +59,17 @@ class BudgetKeeper:
                     else:
                         self._holder.answered(request, answer, self._clock.now_ms())
                     await asyncio.sleep(_SPACING_MS / 1000)
-                elif not self._holder.is_active:
-                    self._stream.close()
         finally:
             self._stream.close()
 
     async def _pause(self) -> None:
-        """Until it is time to look, or something waits for an answer. Without anything in use only the latter."""
+        """Until it is time to look, or something waits for an answer. Without anything in use only the latter, and
+        without a stream."""
+        active = self._holder.is_active
+        if not active:
+            self._stream.close()
         try:
-            async with asyncio.timeout(LOOK_MS / 1000 if self._holder.is_active else None):
+            async with asyncio.timeout(LOOK_MS / 1000 if active else None):
                 await self._wake.wait()
         except TimeoutError:
             pass

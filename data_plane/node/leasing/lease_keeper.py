@@ -72,15 +72,16 @@ class LeaseKeeper:
                     self._pacing.take_shares(now_ms)
                     await self._ask(request)
                     next_ms = now_ms + (self._holder.terms.renew_ms if request.partial else _SPACING_MS)
-                elif not self._holder.keys:
-                    self._stream.close()
                 self._pacing.take_shares(self._clock.monotonic_ms())
         finally:
             self._stream.close()
 
     async def _pause(self) -> None:
-        """Until it is time to renew, or something begins. Without anything to look at only the latter."""
+        """Until it is time to renew, or something begins. Without anything to look at only the latter, and without a
+        stream."""
         busy = self._pacing.is_active or self._holder.owes
+        if not busy:
+            self._stream.close()
         try:
             async with asyncio.timeout(self._holder.terms.renew_ms / 1000 if busy else None):
                 await self._wake.wait()

@@ -258,6 +258,20 @@ def test_leases_of_another_controller_are_asked_for_on_one_stream_that_ends_with
     assert keeping.wire.opened == keeping.wire.closed == 1
 
 
+def test_a_broker_at_rest_has_no_stream_to_the_controller_and_opens_one_for_the_next_use() -> None:
+    async def story(keeping: Keeping) -> None:
+        keeping.seat(BrokerId(2))
+        keeping.keeper.observe()
+        await keeping.use_for(3)
+        assert (keeping.wire.opened, keeping.wire.closed) == (1, 0)
+        await asyncio.sleep(60)
+        assert (keeping.wire.opened, keeping.wire.closed) == (1, 1)
+        await keeping.use_for(3)
+        assert (keeping.wire.opened, keeping.wire.closed) == (2, 1)
+
+    Keeping().run(story)
+
+
 def test_shares_follow_at_once_when_the_lease_ends_with_its_registration() -> None:
     async def story(keeping: Keeping) -> None:
         await keeping.use_for(1)
