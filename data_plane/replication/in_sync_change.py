@@ -61,6 +61,7 @@ def proposed(change: InSyncChange) -> tuple[BrokerId, ...]:
     return change.proposal.in_sync if isinstance(change, Outstanding | Unresolved) else ()
 
 
-def is_proposed(change: InSyncChange, record: PartitionRecord) -> bool:
-    """Is the record the one that the leader itself has proposed?"""
-    return isinstance(change, Outstanding | Unresolved) and record == change.proposal.record
+def is_awaited(change: InSyncChange, record: PartitionRecord) -> bool:
+    """Is it the record whose answer is on its way? A replica that gives itself up may write the very same one: only
+    the answer says who has written it."""
+    return isinstance(change, Outstanding) and record == change.proposal.record

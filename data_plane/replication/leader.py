@@ -26,7 +26,7 @@ from data_plane.replication.in_sync_change import (
     Proposal,
     Settled,
     Unresolved,
-    is_proposed,
+    is_awaited,
     proposed,
 )
 from data_plane.replication.log_start import AgreedStart, may_be_reported, with_log_start
@@ -381,15 +381,15 @@ class LeaderState:
         return proposal
 
     def proposal_applied(self, record: PartitionRecord) -> None:
-        """The store took the proposal. `record` is what it has."""
-        self._resolve_change(record)
+        """The store has answered that it took the proposal. `record` is what it has."""
+        self._resolve_change(record, own=True)
 
     def proposal_refused(self, record: PartitionRecord) -> None:
         """The store answered that a comparison failed. `record` is what it has now; it is authoritative.
 
         Every comparison is of a revision that never comes back, so no earlier try can be applied any more.
         """
-        self._resolve_change(record)
+        self._resolve_change(record, own=False)
 
     def proposal_unknown(self) -> None:
         """No answer came: it may have been applied, now or later. The maximal set stays (RL36)."""
@@ -398,8 +398,9 @@ class LeaderState:
 
     def record_seen(self, record: PartitionRecord) -> bool:
         """The watch showed this record. An older one changes nothing (RL5). True while this still leads."""
-        if record.partition_epoch > self.record.partition_epoch:
-            self._resolve_change(record)
+        newer = record.partition_epoch > self.record.partition_epoch
+        if newer and not is_awaited(self._change, record):
+            self._resolve_change(record, own=False)
         return not isinstance(self._change, Deposed)
 
     def may_report_start(self, begins: int) -> bool:
@@ -487,15 +488,14 @@ class LeaderState:
             now_ms=self._latest_ms,
         )
 
-    def _resolve_change(self, record: PartitionRecord) -> None:
+    def _resolve_change(self, record: PartitionRecord, *, own: bool) -> None:
+        """`own`: this leader's transaction wrote it, and was answered so."""
         if isinstance(self._change, Deposed) or record.partition_epoch < self.record.partition_epoch:
             return
         if record.leader != self.me or record.leader_epoch != self.leader_epoch:
             self._change = Deposed()
             return
-        foreign = record.partition_epoch > self.record.partition_epoch and not is_proposed(
-            self._change, record
-        )
+        foreign = record.partition_epoch > self.record.partition_epoch and not own
         self._change = Settled()
         self._followers = adopted(self._followers, self.record, record, me=self.me, now_ms=self._latest_ms)
         self.record = record

@@ -164,7 +164,7 @@ class InSyncWriter:
             return
         if result.succeeded:
             for replica, leading, proposal in itertools.chain.from_iterable(blocks.values()):
-                self._resolve(replica, leading, proposal, proposal.record)
+                self._resolve(replica, leading, proposal, proposal.record, own=True)
         elif len(blocks) == 1:
             for key, proposed in blocks.items():
                 await self._write_alone(key, proposed)
@@ -193,14 +193,14 @@ class InSyncWriter:
             )
             if result.succeeded:
                 for replica, leading, proposal in fitting:
-                    self._resolve(replica, leading, proposal, proposal.record)
+                    self._resolve(replica, leading, proposal, proposal.record, own=True)
                 return
             revision, records = await self._block(key)
             fitting = self._resolved(fitting, records)
         if any(leading.unresolved for _, leading, _ in fitting):
             records = await self._outdate(key, revision, records, fitting)
         for replica, leading, proposal in fitting:
-            self._resolve(replica, leading, proposal, records[replica.where.partition])
+            self._resolve(replica, leading, proposal, records[replica.where.partition], own=False)
 
     def _stand(self, proposed: Proposed, records: Mapping[int, model.PartitionRecord]) -> bool:
         """Whether all members are known, and none that joins has begun to shut down since it was proposed (RL34)."""
@@ -235,7 +235,7 @@ class InSyncWriter:
             if record is not None and record.partition_epoch == proposal.base_partition_epoch:
                 waiting.append((replica, leading, proposal))
             elif record is not None:
-                self._resolve(replica, leading, proposal, record)
+                self._resolve(replica, leading, proposal, record, own=False)
         return waiting
 
     async def _outdate(
@@ -254,14 +254,22 @@ class InSyncWriter:
         return {**records, **moved}
 
     def _resolve(
-        self, replica: Replica, leading: LeaderState, proposal: Proposal, record: model.PartitionRecord
+        self,
+        replica: Replica,
+        leading: LeaderState,
+        proposal: Proposal,
+        record: model.PartitionRecord,
+        *,
+        own: bool,
     ) -> None:
-        """The store has said what holds."""
+        """The store has said what holds. `own`: it took this very transaction. A record that was read may say the same
+        and be another broker's, which gave itself up."""
         if record.in_sync == proposal.in_sync:
             if len(record.in_sync) > len(leading.record.in_sync):
                 self._stats.in_sync_expansions += 1
             else:
                 self._stats.in_sync_shrinks += 1
+        if own:
             leading.proposal_applied(record)
         else:
             leading.proposal_refused(record)

@@ -50,7 +50,7 @@ def _in_the_old_epoch(right: Any) -> Callable[..., object]:
 
 def _whatever_is_seen(right: Any) -> Callable[..., bool]:
     def record_seen(leader: LeaderState, record: model.PartitionRecord) -> bool:
-        leader._resolve_change(record)
+        leader._resolve_change(record, own=False)
         return record.leader == leader.me and record.leader_epoch == leader.leader_epoch
 
     return record_seen

@@ -122,9 +122,9 @@ def _by_count(right: Any) -> Callable[..., bool]:
 def _as_long_as_it_leads(right: Any) -> Callable[..., None]:
     """Its own later epoch does not end this one."""
 
-    def decide(leader: LeaderState, record: PartitionRecord) -> None:
+    def decide(leader: LeaderState, record: PartitionRecord, **terms: Any) -> None:
         mine = record.leader == leader.me
-        right(leader, replace(record, leader_epoch=leader.leader_epoch) if mine else record)
+        right(leader, replace(record, leader_epoch=leader.leader_epoch) if mine else record, **terms)
 
     return decide
 

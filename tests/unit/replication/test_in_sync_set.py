@@ -200,13 +200,51 @@ def test_a_replica_that_its_leader_took_out_joins_on_the_stream_that_it_has(seen
     left = state.propose(20_000, everybody)
     assert left is not None and left.in_sync == (1, 2)
     if seen_first:
-        state.proposal_unknown()
-        assert state.record_seen(left.record)
-    else:
-        state.proposal_applied(left.record)
+        assert state.record_seen(left.record), "the answer says who has written it"
+        assert state.record.in_sync == (1, 2, 3)
+    state.proposal_applied(left.record)
     acked(state, 3, START + 10, now_ms=20_001)
     proposal = state.propose(20_002, everybody)
     assert proposal is not None and proposal.in_sync == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "heard", ["refused", "seen, then refused", "unknown, then seen", "unknown, then refused"]
+)
+def test_a_record_like_the_one_proposed_is_another_writers_unless_the_answer_says_otherwise(
+    heard: str,
+) -> None:
+    """A replica that its leader wants out for lagging finds damage and gives itself up: both write the same record."""
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    advanced(state, START + 10, START + 10, 1)
+    acked(state, 2, START + 10, now_ms=2)
+    left = state.propose(20_000, everybody)
+    assert left is not None and left.in_sync == (1, 2)
+    acked(state, 3, START + 10, now_ms=20_001)
+    if "unknown" in heard:
+        state.proposal_unknown()
+    if "seen" in heard:
+        assert state.record_seen(left.record)
+    if "refused" in heard:
+        state.proposal_refused(left.record)
+    assert state.record.in_sync == (1, 2)
+    assert not state.is_followed_by(BrokerId(3)) and carry_out(state).outdated
+    assert state.propose(20_002, everybody) is None
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["joined meanwhile", "kept by the proposal"])
+def test_a_replica_that_gives_itself_up_behind_a_change_whose_answer_is_lost_opens_again(keeps: bool) -> None:
+    state = leader((1, 2) if not keeps else (1, 3))
+    opened(state, 2)
+    opened(state, 3)
+    proposal = state.propose(1, everybody)
+    assert proposal is not None and proposal.in_sync == (1, 2, 3)
+    state.proposal_unknown()
+    assert state.record_seen(proposal.record.changed(in_sync=(1, 2)))
+    assert not state.is_followed_by(BrokerId(3)) and carry_out(state).outdated
+    assert state.propose(2, everybody) is None
 
 
 def test_a_fenced_leader_proposes_nothing() -> None:

@@ -10,7 +10,15 @@ from data_plane.contract import replication_pb2 as pb
 from data_plane.log import layout
 from data_plane.log.identity import read_identity
 from data_plane.metadata import broker_records, model
-from data_plane.metadata.port import Compare, KeyValue, MetaStore, Put, TxnResult
+from data_plane.metadata.port import (
+    Compare,
+    KeyValue,
+    MetaStore,
+    OutcomeUnknown,
+    Put,
+    StoreUnavailable,
+    TxnResult,
+)
 from data_plane.node.environment import Environment
 from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.membership.metadata_view import MetadataView
@@ -105,9 +113,13 @@ class WillingStore:
         self.asked: list[str] = []
         self.refuses = 0
         """So many transactions."""
+        self.trouble: list[Exception] = []
+        """What the next transactions raise."""
 
     async def txn(self, compares: list[Compare], changes: list[Put]) -> TxnResult:
         self.asked.extend(change.key for change in changes)
+        if self.trouble:
+            raise self.trouble.pop(0)
         self.refuses -= 1
         return TxnResult(succeeded=self.refuses < 0, revision=ANEW)
 
@@ -413,7 +425,12 @@ def test_a_replica_that_is_not_wanted_any_more_takes_no_role_when_its_repair_end
     _run(story(), loop)
 
 
-def test_a_damaged_replica_is_fetched_again_only_after_its_give_up_was_written() -> None:
+@pytest.mark.parametrize(
+    "trouble", [[], [OutcomeUnknown("lost")], [StoreUnavailable("away"), OutcomeUnknown("lost")]], ids=len
+)
+def test_a_damaged_replica_is_fetched_again_only_after_its_give_up_was_written(
+    trouble: list[Exception],
+) -> None:
     loop = SimLoop(1)
 
     async def story() -> None:
@@ -421,10 +438,11 @@ def test_a_damaged_replica_is_fetched_again_only_after_its_give_up_was_written()
         follower.registration._begin(REGISTERED)
         await follower.leader.opened()
         follower.store.refuses = 2
+        follower.store.trouble = list(trouble)
         follower.replica.health = LostTail(reason="the journal is damaged")
         follower.assignment.give_role(follower.replica)
         await asyncio.sleep(PATIENCE_S)
-        assert len(follower.store.asked) == 3
+        assert len(follower.store.asked) == 3 + len(trouble)
         assert follower.replica.repairs == 0, "the metadata has not moved on yet"
         follower.assignment.look_at_all()
         await asyncio.sleep(PATIENCE_S)

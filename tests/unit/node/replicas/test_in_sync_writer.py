@@ -49,7 +49,7 @@ class Store:
         (put,) = changes
         if outcome == "lost":
             raise StoreUnavailable("no answer")
-        if outcome == "applied":
+        if outcome in ("applied", "another's"):
             self.record = model.decode_block(put.value)[self.record.partition]
             self.written.append(self.record)
             self.revision += 1
@@ -118,6 +118,28 @@ def test_a_record_is_moved_on_only_when_an_earlier_try_may_still_be_applied(
     assert [record.partition_epoch for record in store.written] == [before.partition_epoch + 1] * moved_on
     assert store.record.in_sync == before.in_sync
     assert replica.leading is not None and replica.leading.maximal == (ME, OTHER)
+
+
+@pytest.mark.parametrize(("answer", "others"), [("applied", 1), ("another's", 2), ("lost", 2)])
+def test_a_record_that_was_read_is_another_writers_though_it_says_what_was_proposed(
+    answer: str, others: int
+) -> None:
+    """Only the answer of this broker's own transaction says that it has written the record."""
+    replica = _replica_with_a_follower_that_may_join()
+    writer, store = _writer(replica, [answer])
+    leading = replica.leading
+    assert leading is not None
+    proposed = leading.record.changed(in_sync=(ME, FOLLOWER, OTHER))
+
+    async def story() -> None:
+        await writer._look([replica])
+        if answer == "lost":
+            store.record = proposed
+            await writer._look([replica])
+
+    asyncio.run(story())
+    assert leading.record == proposed and not leading.unresolved
+    assert leading._foreign_epoch == others
 
 
 def test_a_lost_answer_leaves_every_partition_of_the_block_unresolved() -> None:
