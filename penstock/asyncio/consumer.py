@@ -22,7 +22,7 @@ from penstock.client.consuming.fetch_position import (
 from penstock.client.consuming.malformed import OnMalformed, skipped_batch
 from penstock.client.consuming.polling import PolledMessages, TopicWait
 from penstock.client.groups.assignment import RebalanceKind
-from penstock.client.groups.member import CLOSE_MS, GroupMember
+from penstock.client.groups.member import CLOSE_MS, PROGRESS_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.serialization import MessageDeserializer
 from penstock.client.settings import ConsumerSettings, no_group
@@ -67,6 +67,7 @@ class Consumer:
         self._topic_wait = TopicWait()
         self._kept_loop_ms = 0.0
         self._polled = PolledMessages()
+        self._progressed_ms = float("-inf")
         self._collector = FetchCollector(
             self._core.next_fetched, self._finished, self._core.unreadable, self._core.malformed, deserializer
         )
@@ -98,8 +99,24 @@ class Consumer:
         """Message after message, without end; raises as `poll` does."""
         while True:
             self._polled.begin(await self.poll(timeout=None))
-            for message in self._polled:
+            messages = iter(self._polled)
+            for message in messages:
                 yield message
+                if self._core.member is not None:
+                    await self._progressed(self._core.member)
+                if iter(self._polled) is not messages:
+                    break  # positions were moved, or partitions given up
+
+    async def _progressed(self, member: GroupMember) -> None:
+        """The loop is done with a message and wants the next: a sign of life as a poll is, and the moment to hear what
+        must be given up."""
+        now = self._runtime.now_ms()
+        if now < self._progressed_ms + PROGRESS_MS and not member.has_news:
+            return
+        self._progressed_ms = now
+        member.progressed(now, self._polled.first_offsets())
+        if member.has_news:
+            await self._tell(member)
 
     def _leftovers(self, max_messages: int) -> list[Message]:
         """The messages that a loop left unread."""
@@ -177,13 +194,18 @@ class Consumer:
     async def _tell(self, member: GroupMember) -> None:
         """Report to the application what was assigned and what it must give up."""
         while (event := member.next_event()) is not None:
-            hook = self._on_assigned if event.kind is RebalanceKind.ASSIGNED else self._on_revoked
+            assigned = event.kind is RebalanceKind.ASSIGNED
+            hook = self._on_assigned if assigned else self._on_revoked
+            kept = False
             try:
                 if hook is not None:
                     await _called(hook, list(event.partitions))
+                kept = True
             finally:
-                member.finish(event, self._runtime.now_ms())
+                member.finish(event, self._runtime.now_ms(), kept=kept)
                 self._runtime.signal()
+                if not assigned:
+                    self._polled.drop(event.partitions)
 
     def _prepare(self) -> str | None:
         self._check()
@@ -359,20 +381,24 @@ class Consumer:
             return
         self._runtime.check_loop()
         member = self._core.member
-        if member is not None:
-            await self._leave(member, finished)
-        self._runtime.core.remove(self._core, self._runtime.now_ms())
-        self._runtime.signal()
+        try:
+            if member is not None:
+                await self._leave(member, finished)
+        finally:
+            self._runtime.core.remove(self._core, self._runtime.now_ms())
+            self._runtime.signal()
 
     async def _leave(self, member: GroupMember, finished: bool) -> None:
+        kept = False
         try:
             partitions = member.owned()
             if partitions and self._on_revoked is not None:
                 await _called(self._on_revoked, partitions)
+            kept = True
         finally:
             deadline = self._runtime.now_ms() + CLOSE_MS
             left = self._polled.first_offsets()
-            member.begin_close(self._runtime.now_ms(), finished=finished, left=left)
+            member.begin_close(self._runtime.now_ms(), finished=finished, kept=kept, left=left)
             self._runtime.signal()
             while not member.gone and self._runtime.unusable is None and await self._runtime.wait(deadline):
                 self._runtime.signal()

@@ -255,23 +255,26 @@ class Client:
         """Flush every producer for up to `timeout` seconds (None = its delivery timeout) and close it, close every
         consumer, end every connection. Closing twice is harmless.
 
-        Raises `ReceiptsNotWritten`, when everything else is done.
+        Raises `ReceiptsNotWritten`, or what an `on_revoked` raised, when everything else is done.
         """
-        unwritten: list[ReceiptsNotWritten] = []
+        failures: list[Exception] = []
         for producer in self._producers:
             try:
                 producer.close(timeout)
             except ReceiptsNotWritten as error:
-                unwritten.append(error)
+                failures.append(error)
         if self._runtime.unusable is None:
             for member in self._members:
-                member.close()
+                try:
+                    member.close()
+                except Exception as error:  # the application's hook
+                    failures.append(error)
             self._runtime.close()
         if self._admin is not None:
             self._admin.close()
         self._finalizer.detach()
-        if unwritten:
-            raise unwritten[0]
+        if failures:
+            raise failures[0]
 
     def delete_records(
         self, before: Mapping[tuple[str, int], int], timeout: float = 30.0

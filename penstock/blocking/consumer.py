@@ -20,7 +20,7 @@ from penstock.client.consuming.fetch_position import (
 from penstock.client.consuming.malformed import OnMalformed, skipped_batch
 from penstock.client.consuming.polling import PolledMessages, TopicWait
 from penstock.client.groups.assignment import RebalanceKind
-from penstock.client.groups.member import CLOSE_MS, GroupMember
+from penstock.client.groups.member import CLOSE_MS, PROGRESS_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.serialization import MessageDeserializer
 from penstock.client.settings import ConsumerSettings, no_group
@@ -61,6 +61,7 @@ class Consumer:
         self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
         self._polled = PolledMessages()
+        self._progressed_ms = float("-inf")
         self._collector = FetchCollector(
             self._take, self._finished, self._unreadable, self._malformed, deserializer
         )
@@ -93,7 +94,25 @@ class Consumer:
         """Message after message, without end; raises as `poll` does."""
         while True:
             self._polled.begin(self.poll(timeout=None))
-            yield from self._polled
+            messages = iter(self._polled)
+            for message in messages:
+                yield message
+                if self._core.member is not None:
+                    self._progressed(self._core.member)
+                if iter(self._polled) is not messages:
+                    break  # positions were moved, or partitions given up
+
+    def _progressed(self, member: GroupMember) -> None:
+        """The loop is done with a message and wants the next: a sign of life as a poll is, and the moment to hear what
+        must be given up."""
+        now = now_ms()
+        if now < self._progressed_ms + PROGRESS_MS and not member.has_news:
+            return
+        self._progressed_ms = now
+        with self._lock:
+            member.progressed(now, self._polled.first_offsets())
+        if member.has_news:
+            self._tell(member)
 
     def _leftovers(self, max_messages: int) -> list[Message]:
         """The messages that a loop left unread."""
@@ -176,14 +195,19 @@ class Consumer:
                 event = member.next_event()
             if event is None:
                 return
-            hook = self._on_assigned if event.kind is RebalanceKind.ASSIGNED else self._on_revoked
+            assigned = event.kind is RebalanceKind.ASSIGNED
+            hook = self._on_assigned if assigned else self._on_revoked
+            kept = False
             try:
                 if hook is not None:
                     hook(list(event.partitions))
+                kept = True
             finally:
                 with self._lock:
-                    member.finish(event, now_ms())
+                    member.finish(event, now_ms(), kept=kept)
                     self._runtime.wake()
+                if not assigned:
+                    self._polled.drop(event.partitions)
 
     def _prepare(self) -> str | None:
         self._check()
@@ -384,21 +408,26 @@ class Consumer:
         if self._core.closed or self._runtime.unusable is not None:
             return
         member = self._core.member
-        if member is not None:
-            self._leave(member, finished)
-        with self._lock:
-            self._runtime.core.remove(self._core, now_ms())
-            self._runtime.wake()
+        try:
+            if member is not None:
+                self._leave(member, finished)
+        finally:
+            with self._lock:
+                self._runtime.core.remove(self._core, now_ms())
+                self._runtime.wake()
 
     def _leave(self, member: GroupMember, finished: bool) -> None:
+        kept = False
         try:
             partitions = member.owned()
             if partitions and self._on_revoked is not None:
                 self._on_revoked(partitions)
+            kept = True
         finally:
             with self._lock:
                 deadline = now_ms() + CLOSE_MS
-                member.begin_close(now_ms(), finished=finished, left=self._polled.first_offsets())
+                left = self._polled.first_offsets()
+                member.begin_close(now_ms(), finished=finished, kept=kept, left=left)
                 self._runtime.wake()
                 while not member.gone and self._runtime.unusable is None and self._runtime.wait(deadline):
                     self._runtime.wake()

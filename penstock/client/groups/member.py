@@ -15,6 +15,7 @@ Offsets that are committed by themselves are those the last `poll` began with: w
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
 from random import Random
@@ -35,11 +36,14 @@ from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
 
+_log = logging.getLogger("penstock")
 _NOTHING: Mapping[NamedPartition, int] = MappingProxyType({})
 CLOSE_MS = 5_000
 """A member that closes waits so long for its last commit and its leave."""
 TROUBLE_MS = 30_000
 """A member that owns nothing and was refused for so long raises the reason at `poll`."""
+PROGRESS_MS = 50
+"""How often a loop over messages says at most that it goes on."""
 COMMIT_MS = 30_000
 """A commit of its own is tried so long."""
 _FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
@@ -113,6 +117,11 @@ class GroupMember:
         self._in_poll = False
         self._polled_at = now
 
+    def progressed(self, now: float, left: Mapping[NamedPartition, int]) -> None:
+        """A loop over the messages of a poll wants the next one: it is done with all but what is `left`."""
+        self._polled_at = now
+        self._note_consumed(left)
+
     def _note_consumed(self, left: Mapping[NamedPartition, int] = _NOTHING) -> None:
         """`left`: the first offset of what a poll has taken and iteration has not returned yet."""
         for tp in self._owned:
@@ -121,6 +130,11 @@ class GroupMember:
                 self._commits.consumed[tp] = (
                     (left[tp], UNKNOWN_EPOCH) if tp in left else (position.offset, position.epoch)
                 )
+
+    @property
+    def has_news(self) -> bool:
+        """True where `next_event` has something, or raises."""
+        return bool(self._events) or self.error is not None
 
     def next_event(self) -> RebalanceEvent | None:
         """What the application must hear now. Raises what keeps it out of the group."""
@@ -136,8 +150,9 @@ class GroupMember:
             error = self._trouble[1]
             raise type(error)(error.message)
 
-    def finish(self, event: RebalanceEvent, now: float) -> None:
-        """The application has heard of it."""
+    def finish(self, event: RebalanceEvent, now: float, *, kept: bool) -> None:
+        """The application has heard of it. `kept`: its hook ended well; of what it could not keep nothing is
+        committed (RL92)."""
         if event.kind is RebalanceKind.ASSIGNED:
             for tp in event.partitions:
                 if tp in self._owned and tp not in self._revoking:
@@ -147,7 +162,8 @@ class GroupMember:
                 if tp not in self._owned:
                     self._consumer.remove_partition(tp)
         else:
-            commit = self._due(event.partitions, now + COMMIT_MS) if self.settings.auto_commit else None
+            commits = self.settings.auto_commit and kept
+            commit = self._due(event.partitions, now + COMMIT_MS) if commits else None
             if commit is None:
                 self._release(event.partitions, now)
             else:
@@ -229,7 +245,8 @@ class GroupMember:
         if self.settings.auto_commit and self._auto_commit_at <= now:
             self._auto_commit_at = now + self.settings.auto_commit_interval_ms
             if self._auto_commit is None or self._auto_commit.done:
-                self._auto_commit = self._due(self._owned, now + COMMIT_MS)
+                # What is to be given up waits for the application's hook.
+                self._auto_commit = self._due(self.owned(), now + COMMIT_MS)
                 if self._auto_commit is not None:
                     self._commits.put(self._auto_commit)
         self._commits.step(self.epoch, now)
@@ -253,6 +270,13 @@ class GroupMember:
         """A member that does not poll processes nothing, whatever its heartbeats say (RL93)."""
         silent = now - self._polled_at >= self.settings.max_poll_interval_ms
         if silent and self.epoch > 0 and not self._in_poll and not self._leaving:
+            _log.warning(
+                "penstock: group %s: nothing was polled for %.1f s, the max_poll_interval_ms of this consumer: it "
+                "leaves the group, and other members read again what is not committed. Its next poll joins again. "
+                "Do less between polls, take fewer messages at once, or give a longer interval",
+                self.settings.group,
+                self.settings.max_poll_interval_ms / 1000,
+            )
             epoch, self._heartbeat_at = self.epoch, NEVER
             self._lose_all(now)
             self._started = False
@@ -444,9 +468,10 @@ class GroupMember:
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def begin_close(
-        self, now: float, *, finished: bool, left: Mapping[NamedPartition, int] = _NOTHING
+        self, now: float, *, finished: bool, kept: bool, left: Mapping[NamedPartition, int] = _NOTHING
     ) -> None:
-        """Commit and leave; `gone` is set when that is over. `finished`: the application is done with its last poll."""
+        """Commit and leave; `gone` is set when that is over. `finished`: the application is done with its last poll.
+        `kept`: its hook ended well, else nothing is committed."""
         if self._leaving or self.gone:
             return
         if finished:
@@ -458,7 +483,7 @@ class GroupMember:
         if not self._started or self.epoch <= 0:
             self._has_left()
             return
-        if self.settings.auto_commit:
+        if self.settings.auto_commit and kept:
             commit = self._due(self._owned, self._close_at)
             if commit is not None:
                 self._commits.put(commit)

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -66,6 +67,91 @@ def filled(cluster: Brokers, name: str, partitions: int = 2, messages: int = 20)
             producer.send_many("orders", values, partition=partition)
         producer.flush(PATIENCE_S)
     return tenant
+
+
+def stepping(surface: Surface, consumer: Any) -> Any:
+    """Takes the next message of a loop over a consumer."""
+    messages = aiter(consumer) if surface.awaited else iter(consumer)
+    return lambda: surface(anext(messages) if surface.awaited else next(messages))
+
+
+def test_a_slow_loop_stays_a_member_moves_on_and_gives_up_what_it_must(
+    cluster: Brokers, surface: Surface
+) -> None:
+    tenant = filled(cluster, f"loop-{surface.awaited}", messages=400)
+    told: list[tuple[str, Places]] = []
+    with surface.client(cluster, tenant) as client:
+        one = client.consumer(
+            ["orders"],
+            group="loop",
+            max_poll_interval_ms=1_500,
+            auto_commit_interval_ms=200,
+            on_assigned=lambda places: told.append(("assigned", places)),
+            on_revoked=lambda places: told.append(("revoked", places)),
+        )
+        step = stepping(surface, one)
+        read = []
+        for _ in range(6):
+            read.append(step())
+            time.sleep(0.4)
+        assert [kind for kind, _ in told] == ["assigned"], "2.4 s of one poll's messages"
+
+        def kept() -> int:
+            return sum(surface(client.group("loop")).offsets.values())
+
+        step()
+        wait_until("the loop's offsets are kept", lambda: kept() >= len(read))
+        assert kept() <= len(read) + 1
+
+        two = client.consumer("orders", group="loop")
+        surface(two.poll(timeout=0.05))
+        for _ in range(12):
+            surface(two.poll(timeout=0.05))
+            if len(told) == 1:
+                time.sleep(0.2)
+                read.append(step())
+        assert told[1:] == [("revoked", [("orders", 1)])], "within the loop, without another poll"
+        assert all(step().partition == 0 for _ in range(3))
+        surface(one.seek("orders", 0, offset=0))
+        assert step().offset == 0, "a seek within a loop goes for its next message"
+        surface(two.close())
+        surface(one.close())
+
+
+def test_what_a_hook_could_not_keep_is_read_again_by_the_next_member(
+    cluster: Brokers, surface: Surface
+) -> None:
+    tenant = filled(cluster, f"unkept-{surface.awaited}", partitions=1)
+
+    def away(places: Places) -> None:
+        raise OSError("the database is away")
+
+    with surface.client(cluster, tenant) as client:
+        one = client.consumer("orders", group="unkept", on_revoked=away)
+        read: list[Any] = []
+        while len(read) < 20:
+            read += surface(one.poll(timeout=5))
+        with pytest.raises(OSError, match="away"):
+            surface(one.close())
+        assert one.closed
+        surface(one.close())
+        two = client.consumer("orders", group="unkept")
+        again: list[Any] = []
+        while len(again) < 20:
+            again += surface(two.poll(timeout=5))
+        assert [message.offset for message in again] == list(range(20))
+        surface(two.close())
+
+    other = penstock.asyncio if surface.awaited else penstock
+    client = other.Client(bootstrap=cluster.bootstrap, api_key=tenant.api_key)
+    members = [client.consumer("orders", group=f"unkept-{name}", on_revoked=away) for name in "ab"]
+    for member in members:
+        while not surface(member.poll(timeout=5)):
+            pass
+    with pytest.raises(OSError, match="away"):
+        surface(client.close())
+    assert all(member.closed for member in members), "each of them, and the client"
+    surface(client.close())
 
 
 def test_members_share_commit_and_hand_over(cluster: Brokers, surface: Surface) -> None:

@@ -226,9 +226,13 @@ class Member:
                 self.consumer.prepare()
                 while (event := self.core.next_event()) is not None:
                     self.events.append((event.kind.value, [partition for _, partition in event.partitions]))
-                    if self.on_revoked is not None and event.kind is not RebalanceKind.ASSIGNED:
-                        self.on_revoked(list(event.partitions))
-                    self.core.finish(event, runner.now)
+                    kept = False
+                    try:
+                        if self.on_revoked is not None and event.kind is not RebalanceKind.ASSIGNED:
+                            self.on_revoked(list(event.partitions))
+                        kept = True
+                    finally:
+                        self.core.finish(event, runner.now, kept=kept)
                 found = self._collector.messages(count)
                 malformed = self._collector.found_malformed
                 if malformed is not None and not found:
@@ -248,8 +252,8 @@ class Member:
                 member.poll(ms=20)
         raise AssertionError(f"never held: {self.events} {[other.events for other in others]}")
 
-    def close(self, *, finished: bool = True) -> None:
-        self.core.begin_close(self.service.runner.now, finished=finished)
+    def close(self, *, finished: bool = True, kept: bool = True) -> None:
+        self.core.begin_close(self.service.runner.now, finished=finished, kept=kept)
         for _ in range(100):
             if self.core.gone:
                 break

@@ -88,6 +88,68 @@ def test_what_must_be_given_up_is_no_longer_handed_out_then_committed_then_relea
     assert one.events == [("assigned", [0, 1, 2, 3]), ("revoked", [2, 3])]
 
 
+@pytest.mark.parametrize("interval_ms", [1_000, 3_600_000], ids=["timer", "hook"])
+def test_nothing_is_committed_of_what_the_applications_hook_could_not_keep(interval_ms: int) -> None:
+    """Neither behind the hook nor before it, while it is due: another member reads it again."""
+    service = filled(messages=40)
+    one, two = Member(service, auto_commit_interval_ms=interval_ms), Member(service)
+    assert one.poll()
+    two.poll(ms=20)
+    service.run(3_000)
+
+    def fail(places: list[tuple[str, int]]) -> None:
+        service.run(2_000)
+        raise OSError("the database is away")
+
+    one.on_revoked = fail
+    with pytest.raises(OSError, match="away"):
+        one.poll()
+    assert one.events[-1] == ("revoked", [2, 3])
+    service.run(2_000)
+    assert set(service.committed()) <= {0, 1}
+    one.on_revoked = None
+    one.poll_until(lambda: two.owned == [2, 3], two)
+    again = two.poll()
+    assert {message.partition: message.offset for message in reversed(again)} == {2: 0, 3: 0}
+
+
+def test_a_close_whose_hook_failed_commits_nothing() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, auto_commit_interval_ms=3_600_000)
+    member.poll(count=7)
+    member.poll(count=7)
+    member.close(kept=False)
+    assert service.committed() == {} and service.calls[-1].startswith("beat -1")
+
+
+def test_a_loop_that_takes_message_after_message_stays_a_member_and_commits_what_it_is_done_with() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, max_poll_interval_ms=2_000, auto_commit_interval_ms=1_000)
+    polled = member.poll(count=8)
+    for message in polled:
+        service.run(1_500)
+        following = {("orders", 0): message.offset + 1} if message is not polled[-1] else {}
+        member.core.progressed(service.runner.now, following)
+    service.run(1_500)
+    assert member.owned == [0] and member.events == [("assigned", [0])]
+    assert service.committed() == {0: 8}
+    commits = [call for call in service.calls if call.startswith("commit")]
+    assert commits[:3] == ["commit 0@1", "commit 0@2", "commit 0@3"]
+    service.run(2_000)
+    assert member.owned == [], "it stands still"
+
+
+def test_a_member_that_was_put_out_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, max_poll_interval_ms=5_000)
+    member.poll(count=5)
+    assert not member.core.has_news
+    service.run(7_000)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "penstock"]
+    assert "group readers: nothing was polled for 5.0 s" in said and "max_poll_interval_ms" in said
+    assert member.core.has_news, "what was lost"
+
+
 def test_without_automatic_commits_nothing_is_committed_of_what_is_given_up() -> None:
     service = filled(messages=40)
     one, two = Member(service, auto_commit=False), Member(service, auto_commit=False)
@@ -310,9 +372,9 @@ def test_a_member_leaves_once_however_often_it_is_closed(instance_id: str | None
     member = Member(service, instance_id=instance_id)
     member.poll(count=7)
     for _ in range(2):
-        member.core.begin_close(service.runner.now, finished=True)
+        member.core.begin_close(service.runner.now, finished=True, kept=True)
     member.close()
-    member.core.begin_close(service.runner.now, finished=True)
+    member.core.begin_close(service.runner.now, finished=True, kept=True)
     service.run(1_000)
     assert member.core.gone
     assert service.calls.count("beat -1 owns -") == (0 if instance_id else 1)
@@ -325,7 +387,7 @@ def test_a_member_whose_consumer_waits_no_longer_neither_commits_nor_leaves() ->
     member.poll(count=7)
     member.core.abandon()
     told = list(service.calls)
-    member.core.begin_close(service.runner.now, finished=True)
+    member.core.begin_close(service.runner.now, finished=True, kept=True)
     service.run(5_000)
     assert member.core.gone and service.calls == told
 
@@ -537,7 +599,7 @@ def test_a_close_is_over_in_time_though_no_coordinator_answers() -> None:
     service.refuses |= dict.fromkeys(("CommitOffsets", "Heartbeat"), ErrorCode.COORDINATOR_NOT_READY)
     commit = member.core.commit(None, service.runner.now + 60_000)
     began_ms = service.runner.now
-    member.core.begin_close(began_ms, finished=True)
+    member.core.begin_close(began_ms, finished=True, kept=True)
     service.run(4_900)
     assert not member.core.gone
     service.run(200)
@@ -549,7 +611,7 @@ def test_a_close_is_over_in_time_though_no_coordinator_answers() -> None:
 def test_a_consumer_that_never_polled_closes_without_a_word() -> None:
     service = filled(messages=20, partitions=1)
     member = Member(service)
-    member.core.begin_close(service.runner.now, finished=True)
+    member.core.begin_close(service.runner.now, finished=True, kept=True)
     assert member.core.gone and service.calls == []
 
 
