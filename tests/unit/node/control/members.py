@@ -20,7 +20,7 @@ from data_plane.node.control.handover import Handover
 from data_plane.node.membership.cluster_id import ensure_cluster
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
-from data_plane.node.ports import Service, at_once
+from data_plane.node.ports import CallHandler, Service, at_once
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.clock import SimClock
@@ -86,8 +86,10 @@ class Member:
             ask_leaders=self._ask,
         )  # fmt: skip
         self.view.listen(self._observe)
+        self.calls: dict[str, CallHandler] = {HAND_OVER: self.handover.hand_over}
+        """What other brokers and operators may call; a test adds more."""
         service = Service(
-            streams={CONTROL: self.seat.serve}, calls={HAND_OVER: self.handover.hand_over}, watches={},
+            streams={CONTROL: self.seat.serve}, calls=self.calls, watches={},
             enter=lambda caller: nullcontext(),
             turn=at_once,
         )  # fmt: skip
