@@ -12,6 +12,7 @@ from data_plane.authz.peers import ROLES, PeerRules
 from data_plane.contract.methods import CONTROL, HAND_OVER
 from data_plane.controller.leader_return import LeaderMove
 from data_plane.metadata import broker_records, model
+from data_plane.metadata.features import CURRENT, Supported
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.metadata.port import Delete, MetaStore, Put
 from data_plane.node.config import Timings
@@ -43,7 +44,9 @@ SOON_S = 0.15
 class Member:
     """One broker. What it asks of leaders as controller is in `asked`."""
 
-    def __init__(self, members: "Members", number: int, timings: Timings, skew_ms: int) -> None:
+    def __init__(
+        self, members: "Members", number: int, timings: Timings, skew_ms: int, supported: Supported = CURRENT
+    ) -> None:
         self.broker_id = BrokerId(number)
         self.host = f"h{number}"
         self.config = replace(
@@ -52,7 +55,9 @@ class Member:
             client_address=f"{self.host}:1",
             internal_address=f"{self.host}:2",
             peer_address=f"{self.host}:3",
+            host=self.host,
             timings=timings,
+            supported=supported,
         )
         self.identity = Identity(cluster_id=CONFIG.cluster_id, role=Role.BROKER, broker_id=self.broker_id)
         self.process = members.loop.process(self.host)
@@ -139,6 +144,7 @@ class Members:
         skews_ms: dict[int, int] | None = None,
         patience: dict[int, Timings] | None = None,
         wrapped: Callable[[MetaStore], Any] | None = None,
+        supported: Supported = CURRENT,
         seed: int = 1,
     ) -> None:
         """`wrapped` is what brokers use of the store; `patience` has the timings of some of them."""
@@ -147,6 +153,7 @@ class Members:
         self._skews_ms = skews_ms or {}
         self._patience = patience or {}
         self._wrapped = wrapped
+        self._supported = supported
         self.loop = SimLoop(seed, time_limit_s=LONG_S)
         self.by_number: dict[int, Member] = {}
 
@@ -160,7 +167,9 @@ class Members:
             self.store = SimulatedStore(random.Random(1))
             for number in self.numbers:
                 timings = self._patience.get(number, self._timings)
-                self.by_number[number] = Member(self, number, timings, self._skews_ms.get(number, 0))
+                self.by_number[number] = Member(
+                    self, number, timings, self._skews_ms.get(number, 0), self._supported
+                )
             for number in self.numbers if start is None else start:
                 self.start(number)
                 await self.until(self.by_number[number].registration.in_force)

@@ -29,8 +29,8 @@ CHANGED = "its record changed meanwhile"
 class Leading(Members):
     """Broker 1 leads partitions of one topic, in sync with broker 3; their logs hold as much as a test writes."""
 
-    def __init__(self, partitions: int = 1, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, partitions: int = 1, *, numbers: Sequence[int] = (1, 2, 3), **options: Any) -> None:
+        super().__init__(*numbers, **options)
         self._partitions = partitions
         self.led: list[Replica] = []
         self._storage = Miniature()
@@ -66,7 +66,10 @@ class Leading(Members):
         before = self.record(number)
         after = replace(before, leader_epoch=before.leader_epoch + 1, partition_epoch=9, **changes)
         self.put_record(after)
-        self.led[number].lead(after)
+        if after.leader == ME:
+            self.led[number].lead(after)
+        else:
+            self.led[number].rest()
 
     def put_record(self, record: PartitionRecord) -> None:
         key = model.block_key(TOPIC, record.partition)
@@ -87,9 +90,9 @@ def moves(*numbers: int, to: int = OTHER, leader_epoch: int = 1) -> list[LeaderM
     ]
 
 
-def holds(replica: Replica, follower: BrokerId) -> None:
-    """The follower has all that there is, in the epoch that is led."""
-    leading, end = replica.leading, replica.log.log_end_offset
+def holds(replica: Replica, follower: BrokerId, end: int | None = None) -> None:
+    """The follower has all that there is, or all up to `end`, in the epoch that is led."""
+    leading, end = replica.leading, replica.log.log_end_offset if end is None else end
     assert leading is not None
     epoch, position = (
         leading.leader_epoch,
