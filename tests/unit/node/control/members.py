@@ -67,9 +67,12 @@ class Member:
         self.view = MetadataView(self.store, timings)
         rng = SimRng(number)
         self.lost: list[str] = []
+        """Why registrations ended."""
+        self.lost_topics: list[TopicId] = []
+        """Its replicas of these may miss what they acknowledged."""
         self.registration = Registration(
             self.config, f"directory-{number}", self.view, self.store, self.clock, rng,
-            data_lost=lambda topic_id: False, damaged=lambda where: False,
+            data_lost=lambda topic_id: topic_id in self.lost_topics, damaged=lambda where: False,
             gained=self._changed, lost=self._lost,
         )  # fmt: skip
         self.life: asyncio.Task[None] | None = None

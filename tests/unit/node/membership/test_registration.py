@@ -12,6 +12,8 @@ from data_plane.metadata import broker_records
 from data_plane.metadata.features import HIGHEST, HOSTS, VersionRecord, version_key
 from data_plane.metadata.port import Change, Compare, Delete, OutcomeUnknown, Put, StoreUnavailable, TxnResult
 from data_plane.node.config import Timings
+from penstock.contract.ids import NO_BROKER
+from tests.unit.controller.setup import ORDERS
 from tests.unit.node.control.members import PATIENT, SOON_S, Members, led_by
 from tests.unit.node.storage import CONFIG
 
@@ -220,6 +222,27 @@ def test_what_the_broker_led_is_left_before_it_is_registered_again() -> None:
         assert members.partition().leader_epoch == 7 and members.partition().in_sync == (1,)
 
     Members(1).run(story)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["at its boot", "when it was registered before"])
+def test_what_a_boot_has_lost_counts_until_the_first_registration(first: bool) -> None:
+    async def story(members: Members) -> None:
+        members.put_topic(led_by(1, (1,), replicas=(1,), replica_generations=(1,)))
+        if not first:
+            members.start(1)
+            await members.until(members[1].registration.in_force)
+        members[1].lost_topics = [ORDERS]
+        if first:
+            members.start(1)
+        else:
+            members.fence(1)
+            await members.until(lambda: bool(members[1].lost))
+        await members.until(members[1].registration.in_force)
+        await asyncio.sleep(1)
+        record = members.partition()
+        assert (record.leader, record.last_known) == ((NO_BROKER, (1,)) if first else (1, ()))
+
+    Members(1).run(story, start=[])
 
 
 def test_a_host_is_named_once_the_feature_level_lets_others_read_it() -> None:
