@@ -102,23 +102,33 @@ class Brokers:
     """A cluster of whole brokers. A story begins when they are ready and there is a tenant with a key."""
 
     def __init__(
-        self, count: int = 1, *topics: TopicPlan, timings: Timings = TIMINGS, boots: bool = True
+        self,
+        count: int = 1,
+        *topics: TopicPlan,
+        timings: Timings = TIMINGS,
+        boots: bool = True,
+        metered: bool = False,
     ) -> None:
+        """`metered`: brokers meter; a test makes the topic that takes the readings."""
         self.plan = replace(
             plan_of(0, (), ()), brokers=count, topics=topics, producers=(), timings=timings, put_off_chance=0.0,
             clock_skew_ms_max=0, network=NetworkSettings(), store=StoreFaults(),
         )  # fmt: skip
         self.loop = SimLoop(0, time_limit_s=600)
         self._boots = boots
+        self._metered = metered
 
     def run(self, story: Callable[["Brokers"], Awaitable[None]]) -> None:
         async def whole() -> None:
             self.cluster = SimCluster(self.loop, self.plan, Timeline(self.loop.time))
+            self.cluster.plan = replace(self.plan, metered=self._metered)
             if self._boots:
                 for broker in self.cluster.brokers:
                     self.cluster.start(broker)
                 await self.until(self.cluster.all_ready)
+                self.cluster.plan = self.plan
                 await self.cluster.set_up()
+                self.cluster.plan = replace(self.plan, metered=self._metered)
                 await asyncio.sleep(SOON_S)
             await story(self)
 
@@ -179,6 +189,10 @@ class Brokers:
         request = admin_pb2.PutTenantRequest(tenant=TENANT, generation=generation, **fields)
         await self.cluster.admin_call(own_methods.PUT_TENANT, request.SerializeToString())
         await asyncio.sleep(SOON_S)
+
+    async def stream_to(self, number: int) -> Endpoint:
+        """A produce stream."""
+        return await self.stream(methods.PRODUCE, number)
 
     async def producing(self, topic: str = "orders") -> Producing:
         return Producing(await self.stream(methods.PRODUCE, self.leader(topic)), self.where(topic))

@@ -473,3 +473,20 @@ def test_a_group_is_reset_and_deleted_while_it_has_no_member_and_its_binned_topi
         assert (await groups.describe()).error == ErrorCode.GROUP_NOT_FOUND
 
     run(story)
+
+
+def test_a_group_that_begins_takes_one_of_the_tenants_seats_however_it_begins() -> None:
+    async def story(groups: Groups) -> None:
+        await groups.brokers.put_tenant(quotas=admin_pb2.TenantQuotas(groups_max=2))
+        assert [one.error for one in (await groups.commit(groups.place(0), group="by hand")).results] == [0]
+        assert not (await groups.beat()).error
+        assert not (await groups.commit(groups.place(0), member="a", epoch=1)).error
+        refused = await groups.commit(groups.place(0), group="third")
+        assert refused.error == ErrorCode.LIMIT_EXCEEDED and "2" in refused.message
+        assert (await groups.beat(group="third")).error == ErrorCode.LIMIT_EXCEEDED
+        refusals = groups.brokers.node().stats.limit_refusals
+        assert refusals.of(TENANT, "groups_max") == 2
+        assert not (await groups.commit(groups.place(0), group="by hand")).error, "it has its seat"
+        assert [one[0] for one in await groups.listed()] == ["by hand", READERS]
+
+    run(story)
