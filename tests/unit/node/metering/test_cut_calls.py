@@ -367,6 +367,63 @@ def test_a_leader_waits_for_what_was_accepted_until_it_is_committed() -> None:
     run(story, brokers=2)
 
 
+def test_a_cut_whose_readings_wait_for_too_long_says_what_it_waits_for_and_is_done_by_the_next_call() -> None:
+    async def story(period: Period) -> None:
+        period.end("c")
+        response = await period.complete(1)
+        usage = period.brokers.leader(USAGE_TOPIC)
+        period.brokers.cluster.pause(period.brokers.broker(usage))
+        began_s = period.brokers.loop.time()
+        code, message = await period.refused(1 - usage)
+        assert code == ErrorCode.BROKER_UNAVAILABLE
+        waiting = f"cut c: not done within {4 * METERED.call_ms} ms, "
+        assert message.startswith(waiting) and f"wait to be committed in {USAGE_TOPIC}; ask again" in message
+        assert 4 * CALL_S <= period.brokers.loop.time() - began_s < 4 * CALL_S + SOON_S
+        period.brokers.cluster.resume(period.brokers.broker(usage))
+        again = await period.complete(1 - usage)
+        assert (again.readings, again.sha256) == (response.readings, response.sha256)
+
+    run_two(story)
+
+
+def test_readings_that_usage_does_not_take_in_time_are_errors_of_their_partitions() -> None:
+    async def story(period: Period) -> None:
+        await period.produce(1)
+        await period.produce(1, partition=1)
+        usage = period.brokers.leader(USAGE_TOPIC)
+        period.brokers.broker(usage).faults.extra_sync_ms = 5_000.0
+        period.end()
+        for code, message in failures(await period.cut(1 - usage)).values():
+            assert code == ErrorCode.BROKER_UNAVAILABLE and message.startswith(f"{USAGE_TOPIC}: "), message
+        period.brokers.broker(usage).faults.extra_sync_ms = 0.0
+        await asyncio.sleep(6)
+        assert period.ends(await period.complete(1 - usage)) == {0: (2, 2, False), 1: (2, 2, False)}
+
+    run_two(story)
+
+
+def test_a_store_that_is_away_refuses_the_cut_and_one_that_loses_answers_keeps_it_all_the_same() -> None:
+    async def story(period: Period) -> None:
+        await period.produce(1)
+        period.end()
+        faults = period.brokers.store.faults
+        faults.refused_chance = 1.0
+        code, message = await period.refused()
+        assert (code, message) == (
+            ErrorCode.BROKER_UNAVAILABLE,
+            "the metadata store does not answer; ask again",
+        )
+        faults.refused_chance, faults.answer_lost_chance, faults.timeout_ms = 0.0, 0.6, 20.0
+        async with asyncio.timeout(30):
+            while not (response := await period.cut()).sha256:
+                assert response.outcome.error in (0, ErrorCode.BROKER_UNAVAILABLE), response.outcome.message
+        faults.answer_lost_chance = 0.0
+        await asyncio.sleep(SOON_S)
+        assert period.kept().sha256 == response.sha256 and period.ends(response)[0] == (2, 2, False)
+
+    run(story)
+
+
 # -- deleted topics -----------------------------------------------------------------------------------------
 
 
