@@ -239,6 +239,8 @@ def test_a_broker_that_stops_says_so_leaves_its_keys_and_marks_its_directory() -
         assert list(dict.fromkeys(reasons)) == ["", "draining"]
         assert not node.ready
         assert not brokers.store.snapshot(broker_records.live_key(0)).items and not brokers.store.session_ids
+        (known,) = brokers.store.snapshot(broker_records.broker_key(0)).items
+        assert broker_records.BrokerRecord.decode(known.value).draining, "it was said before"
         file = SimDisk(medium.after_cut(CutChoice())).open(CLEAN_FILE, create=False)
         assert json.loads(file.read_at(0, file.size())) == {"broker_epoch": epoch}
         brokers.cluster.start(brokers.broker())
@@ -275,6 +277,7 @@ def test_a_broker_that_stops_hands_over_and_another_leads_before_it_has_gone() -
         leader = brokers.leader()
         await brokers.in_sync(3)
         other = next(number for number in range(3) if number != leader)
+        stopping = brokers.node(leader)
         epochs = [brokers.node(other).view.image.epoch_of(brokers.broker(leader).broker_id)]
         brokers.loop.on_step = lambda process: epochs.append(
             brokers.node(other).view.image.epoch_of(brokers.broker(leader).broker_id)
@@ -285,6 +288,7 @@ def test_a_broker_that_stops_hands_over_and_another_leads_before_it_has_gone() -
         brokers.loop.on_step = None
         assert brokers.leader(number=other) not in (leader, NO_BROKER)
         assert 0 not in epochs, "it was registered for as long as it led"
+        assert stopping.stats.leaders_handed_over == 1, "by itself, not by the controller"
         assert brokers.node(other).ready
 
     Brokers(3, topic(replicas=3)).run(story)

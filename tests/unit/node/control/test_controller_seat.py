@@ -283,6 +283,23 @@ def test_only_beats_of_the_present_controller_epoch_keep_it_from_suspicion(curre
     Members(patience={3: DEAF}).run(story)
 
 
+def test_a_controller_that_is_heard_again_while_a_broker_waits_for_its_turn_keeps_the_seat() -> None:
+    async def story(members: Members) -> None:
+        epoch = members[3].view.image.controller_epoch
+        members.loop.pause(members[1].process)
+        caller = Member(members, 1, PATIENT, 0)  # another process with the controller's certificate
+        record = members[3].view.image.brokers[BrokerId(3)].record
+        connection = await caller.transport.connect(peer_of(record), CONTROL, 1_000)
+        for sequence in range(6):
+            head = pb.BeatHead(broker_id=1, controller_epoch=epoch, sequence=sequence)
+            await connection.send(pack_frame(FrameKind.BEAT, head.SerializeToString()))
+            await asyncio.sleep(SUSPICION_S + 0.9 * STEP_S)
+        assert members.controller == 1 and members.takeovers == 1
+        await members.until(lambda: members.controller == 3, 2 * STEP_S)
+
+    Members(patience={2: DEAF}).run(story)
+
+
 def test_a_lost_stream_of_another_than_the_controller_is_no_suspicion_of_it() -> None:
     async def story(members: Members) -> None:
         await beating(members, members[3], broker_id=3)

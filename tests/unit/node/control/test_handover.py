@@ -170,6 +170,7 @@ def test_each_move_that_is_not_possible_says_why_in_its_place() -> None:
         asked = [
             *moves(1),
             *moves(0, leader_epoch=2),
+            *moves(0, leader_epoch=0),
             replace(moves()[0], where=alone),
             *moves(0, to=FOLLOWER),
             *moves(0, to=ME),
@@ -178,6 +179,7 @@ def test_each_move_that_is_not_possible_says_why_in_its_place() -> None:
         assert await leading[1].handover.move(asked) == [
             "its log is being changed",
             "broker 1 does not lead it in epoch 2",
+            "broker 1 does not lead it in epoch 0",
             "broker 1 does not lead it in epoch 1",
             "broker 2 is no other in-sync replica that is alive",
             "broker 1 is no other in-sync replica that is alive",
