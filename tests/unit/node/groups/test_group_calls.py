@@ -153,11 +153,13 @@ def test_a_key_does_to_groups_and_topics_what_it_is_granted_and_no_more() -> Non
         await groups.key("reader", grant("read", "group"), grant("orders", "topic"))
         await groups.key("watcher", grant("read", "group", "describe"), grant("orders", "topic", "describe"))
         await groups.key("stranger", grant("other", "group"), grant("orders", "topic"))
+        await groups.key("peeker", grant("read", "group"), grant("orders", "topic", "describe"))
         await groups.key("topicless", grant("read", "group"), grant("others", "topic"))
         assert not (await groups.beat(key="reader")).error
         expected: dict[str, int] = {
             "watcher": ErrorCode.FORBIDDEN,
             "stranger": ErrorCode.FORBIDDEN,
+            "peeker": ErrorCode.FORBIDDEN,
             "topicless": ErrorCode.NOT_FOUND,
         }
         for key, error in expected.items():
@@ -250,6 +252,9 @@ def test_a_member_gives_up_what_another_gets_and_says_so_by_what_it_owns() -> No
         first = await groups.beat()
         assert len(first.assigned) == 3
         assert (await groups.beat("b")).assigned == []
+        told = {one.member_id: one for one in (await groups.describe()).members}
+        assert [len(told[name].assigned) for name in "ab"] == [3, 0], "what they have"
+        assert sorted(len(told[name].target) for name in "ab") == [1, 2], "what they are to have"
         owned = [pb.GroupPartition(topic_id=one.topic_id, partition=one.partition) for one in first.assigned]
         kept = await groups.beat(epoch=first.member_epoch, owned=owned)
         assert 1 <= len(kept.assigned) < 3

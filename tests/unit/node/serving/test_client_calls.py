@@ -113,10 +113,21 @@ def test_a_leader_that_is_not_registered_is_no_leader_and_no_broker() -> None:
         client.brokers.cluster.kill(client.brokers.broker(gone))
         for session_id in client.brokers.store.sessions_of(f"/live/{gone:06d}"):
             client.brokers.store.expire(session_id)
-        await asyncio.sleep(1)
-        answer = await client.metadata("orders", number=1 - gone)
-        assert [one.id for one in answer.brokers] == [1 - gone]
-        assert [one.leader for one in answer.topics[0].partitions] == [-1]
+        image, where, early = client.brokers.node(1 - gone).view.image, client.brokers.where(), 0
+        deadline_s = client.brokers.loop.time() + 1
+        while True:
+            assert client.brokers.loop.time() < deadline_s
+            await asyncio.sleep(0.0002)
+            record = image.partition(where)
+            if record is None or image.epoch_of(client.brokers.broker(gone).broker_id):
+                continue
+            answer = await client.metadata("orders", number=1 - gone)
+            assert [one.id for one in answer.brokers] == [1 - gone]
+            assert [one.leader for one in answer.topics[0].partitions] == [-1]
+            if record.leader != gone:
+                break
+            early += 1
+        assert early, "before the record says so"
 
     run(story, topic(), brokers=2)
 
@@ -238,6 +249,12 @@ def test_offsets_are_listed_by_place_and_by_time_and_what_cannot_be_told_says_wh
         assert await client.listed(END, leader_epoch=epoch - 1) == [(ErrorCode.FENCED_LEADER_EPOCH, -1, -1)]
         with pytest.raises(CallFailed):
             await client.listed(*[END] * (limits.FRAME_ENTRIES_MAX + 1))
+        client.brokers.broker().faults.extra_sync_ms = 1_000.0
+        sending = asyncio.create_task(producing.send(made_batch(2, 40)))
+        await asyncio.sleep(0.1)
+        assert client.brokers.replica().log.log_end_offset == 8
+        assert await client.listed(END) == [(0, 6, epoch)], "it is not committed"
+        assert (await sending).error == 0 and await client.listed(END) == [(0, 8, epoch)]
 
     run(story)
 
