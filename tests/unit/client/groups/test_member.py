@@ -6,6 +6,7 @@ from penstock.client.consuming.fetch_position import FetchPosition
 from penstock.client.consuming.fetch_stream import FetchStream
 from penstock.client.groups.committed_offsets import fetch_request
 from penstock.client.groups.member import TROUBLE_MS
+from penstock.client.timing import NEVER
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, Throttled
 from penstock.contract.frames import FrameKind, unpack_frame
@@ -716,3 +717,39 @@ def test_a_partition_that_the_metadata_do_not_show_yet_is_adopted_once_they_do()
     cluster.changed()
     member.poll_until(lambda: member.owned == [0, 1, 2, 3, 4, 5])
     assert member.events == [("assigned", [0, 1, 2, 3]), ("assigned", [4, 5])]
+
+
+def test_a_member_names_the_next_moment_at_which_the_clock_alone_has_work_for_it() -> None:
+    service = filled(messages=8)
+    member = Member(service, auto_commit_interval_ms=700, max_poll_interval_ms=50_000)
+    assert member.core.next_step_at() == NEVER, "it has not begun"
+    member.poll_until(lambda: member.owned == [0, 1, 2, 3])
+    for _ in range(20):
+        ahead_ms = member.core.next_step_at() - service.runner.now
+        assert -1 <= ahead_ms <= 700, "to commit, whatever else is later"
+        service.run(350)
+    silent = Member(filled(messages=8), auto_commit=False, max_poll_interval_ms=400)
+    silent.poll_until(lambda: silent.owned == [0, 1, 2, 3])
+    assert silent.core.next_step_at() <= silent.service.runner.now + 400, "to leave, when it does not poll"
+    silent.close()
+    assert silent.core.next_step_at() == NEVER
+
+
+def test_a_member_that_loses_all_wakes_who_waits_in_a_poll() -> None:
+    service = filled(messages=8)
+    member = Member(service)
+    member.poll_until(lambda: member.owned == [0, 1, 2, 3])
+    core = service.runner.core
+    member.core.poll_begins(service.runner.now)
+    core.changed = False
+    service.remove(member)
+    told: list[bool] = []
+    answered = core.call_answered
+
+    def watch(token: int, response: bytes, now: float) -> None:
+        answered(token, response, now)
+        told.append(core.changed)
+
+    core.call_answered = watch  # type: ignore[method-assign]
+    service.run(3_000)
+    assert any(told) and member.core.next_event() is not None
