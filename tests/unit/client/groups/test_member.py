@@ -733,23 +733,3 @@ def test_a_member_names_the_next_moment_at_which_the_clock_alone_has_work_for_it
     assert silent.core.next_step_at() <= silent.service.runner.now + 400, "to leave, when it does not poll"
     silent.close()
     assert silent.core.next_step_at() == NEVER
-
-
-def test_a_member_that_loses_all_wakes_who_waits_in_a_poll() -> None:
-    service = filled(messages=8)
-    member = Member(service)
-    member.poll_until(lambda: member.owned == [0, 1, 2, 3])
-    core = service.runner.core
-    member.core.poll_begins(service.runner.now)
-    core.changed = False
-    service.remove(member)
-    told: list[bool] = []
-    answered = core.call_answered
-
-    def watch(token: int, response: bytes, now: float) -> None:
-        answered(token, response, now)
-        told.append(core.changed)
-
-    core.call_answered = watch  # type: ignore[method-assign]
-    service.run(3_000)
-    assert any(told) and member.core.next_event() is not None
