@@ -35,14 +35,14 @@ SOON_S = 0.2
 class Producing:
     """A produce stream to a broker."""
 
-    def __init__(self, stream: Endpoint, where: TopicPartition) -> None:
+    def __init__(self, stream: Endpoint, topic_partition: TopicPartition) -> None:
         self._stream = stream
-        self._where = where
+        self._where = topic_partition
         self._sent = 0
         self.credit = 0
 
     async def send(self, batch: bytes, *, acks: int = -1, leader_epoch: int = -1) -> pb.ProduceResult:
-        """What became of it."""
+        """Send it; the answer to it."""
         head = pb.ProduceHead(acks=acks)
         head.batches.add(
             id=self._sent, topic_id=self._where.topic_id, partition=self._where.partition,
@@ -62,9 +62,9 @@ class Producing:
 class Consuming:
     """A consume stream to a broker."""
 
-    def __init__(self, stream: Endpoint, where: TopicPartition) -> None:
+    def __init__(self, stream: Endpoint, topic_partition: TopicPartition) -> None:
         self._stream = stream
-        self._where = where
+        self._where = topic_partition
         self.bytes = 0
 
     async def begin(self, offset: int = 0, credit: int = 1 << 20, **fields: Any) -> None:
@@ -161,7 +161,7 @@ class Brokers:
         return TopicPartition(self.cluster.topic_ids[topic], partition)
 
     def leader(self, topic: str = "orders", number: int = 0) -> int:
-        """As that broker sees it."""
+        """The leader that this broker's metadata name."""
         record = self.node(number).view.image.partition(self.where(topic))
         return NO_BROKER if record is None else record.leader
 

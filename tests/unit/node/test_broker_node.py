@@ -239,8 +239,8 @@ def test_a_broker_that_stops_says_so_leaves_its_keys_and_marks_its_directory() -
         assert list(dict.fromkeys(reasons)) == ["", "draining"]
         assert not node.ready
         assert not brokers.store.snapshot(broker_records.live_key(0)).items and not brokers.store.session_ids
-        (known,) = brokers.store.snapshot(broker_records.broker_key(0)).items
-        assert broker_records.BrokerRecord.decode(known.value).draining, "it was said before"
+        (stored,) = brokers.store.snapshot(broker_records.broker_key(0)).items
+        assert broker_records.BrokerRecord.decode(stored.value).draining, "it was said before"
         file = SimDisk(medium.after_cut(CutChoice())).open(CLEAN_FILE, create=False)
         assert json.loads(file.read_at(0, file.size())) == {"broker_epoch": epoch}
         brokers.cluster.start(brokers.broker())

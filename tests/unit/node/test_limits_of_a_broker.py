@@ -24,14 +24,14 @@ NOBODY: Any = None
 
 
 def budget(chosen: str, amount: int = 6, **fields: Any) -> admin_pb2.Budget:
-    """Of messages: each counts one unit on its way in, and one on its way out."""
+    """It counts messages: each counts one unit on its way in, and one on its way out."""
     values: dict[str, Any] = {"budget_id": "b1", "name": "b", "period": "month", "unit": "messages"}
     values |= {"message_in": PARTS, "message_out": PARTS, "policy": chosen, "amount": amount}
     return admin_pb2.Budget(**values | fields)
 
 
 async def sent(brokers: Brokers, count: int, name: str = "orders") -> list[int]:
-    """What became of so many batches, one after the other; what is to be tried again is."""
+    """Errors of so many batches, sent one after the other; a batch that has to wait is tried again."""
     producing, codes = await brokers.producing(name), list[int]()
     while len(codes) < count:
         result = await producing.send(BATCH)
@@ -43,12 +43,12 @@ async def sent(brokers: Brokers, count: int, name: str = "orders") -> list[int]:
 
 
 async def described(brokers: Brokers, number: int = 0) -> list[tuple[str, int, bool]]:
-    """Of each budget its name, what was used, and whether it is spent."""
+    """Name and use of each budget, and whether it is spent."""
     call = brokers.node(number).internal_service.calls[own_methods.DESCRIBE_BUDGETS]
     request = admin_pb2.DescribeBudgetsRequest(tenants=[TENANT, "tn_other"])
     answer = admin_pb2.DescribeBudgetsResponse.FromString(await call(NOBODY, request.SerializeToString()))
-    assert all(one.tenant == TENANT and one.began_ms < one.ends_ms for one in answer.budgets)
-    return [(one.budget_id, one.used, one.spent) for one in answer.budgets]
+    assert all(entry.tenant == TENANT and entry.began_ms < entry.ends_ms for entry in answer.budgets)
+    return [(entry.budget_id, entry.used, entry.spent) for entry in answer.budgets]
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["at the controller", "elsewhere"])

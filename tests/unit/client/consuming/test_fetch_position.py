@@ -165,20 +165,20 @@ def test_a_follower_that_does_not_serve_is_left_for_longer_each_time_up_to_a_bou
 
 
 @pytest.mark.parametrize(
-    ("given", "target"),
+    ("named", "target"),
     [
         ((0, None, None), None), ((7, None, None), None), ((None, 0, None), 0), ((None, 1_700, None), 1_700),
         ((None, None, "beginning"), BEGINNING), ((None, None, "end"), END),
     ],
 )  # fmt: skip
 def test_a_seek_names_a_place_in_one_way(
-    given: tuple[int | None, int | None, str | None], target: int | None
+    named: tuple[int | None, int | None, str | None], target: int | None
 ) -> None:
-    assert seek_target(*given) == target
+    assert seek_target(*named) == target
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("named", "says"),
     [
         ((None, None, None), "exactly one of offset, timestamp_ms and to"),
         ((1, 1, None), "exactly one"),
@@ -190,7 +190,7 @@ def test_a_seek_names_a_place_in_one_way(
     ],
 )
 def test_a_seek_that_names_none_or_several_places_is_refused(
-    given: tuple[int | None, int | None, str | None], says: str
+    named: tuple[int | None, int | None, str | None], says: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=says):
-        seek_target(*given)
+        seek_target(*named)

@@ -1,4 +1,4 @@
-"""What a consume stream says to its broker, frame by frame: what ends first, and what was consumed before its end."""
+"""Frames of a consume stream: an end before a beginning, and before each end the bytes that were consumed."""
 
 from __future__ import annotations
 
@@ -39,10 +39,14 @@ def _read(frame: bytes) -> tuple[FrameKind, list[tuple[int, ...]]]:
     kind, head, _ = unpack_frame(frame)
     data = bytes(head)
     if kind is OPEN:
-        return kind, [(one.handle,) for one in log_pb2.ConsumeOpenHead.FromString(data).partitions]
+        return kind, [
+            (partition.handle,) for partition in log_pb2.ConsumeOpenHead.FromString(data).partitions
+        ]
     if kind is CREDIT:
         credits = log_pb2.ConsumeCreditHead.FromString(data).credits
-        return kind, [(one.handle, one.generation, one.credit_bytes) for one in credits]
+        return kind, [
+            (partition.handle, partition.generation, partition.credit_bytes) for partition in credits
+        ]
     return kind, [(handle,) for handle in log_pb2.ConsumeCloseHead.FromString(data).handles]
 
 
@@ -56,18 +60,23 @@ def test_an_opening_says_where_and_how_far_and_from_whom(broker: int, from_follo
     kind, head, _ = unpack_frame(made.next_frame() or b"")
     opening = log_pb2.ConsumeOpenHead.FromString(bytes(head))
     assert (kind, opening.group, opening.zone) == (OPEN, "readers", "z1")
-    (one,) = opening.partitions
-    assert (one.handle, one.topic_id, one.partition) == (2, opened.topic_id, 2)
-    assert (one.generation, one.offset, one.last_epoch, one.leader_epoch) == (generation + 1, 140, 3, 4)
-    assert (one.credit_bytes, one.from_follower) == (1 << 16, from_follower)
+    (partition,) = opening.partitions
+    assert (partition.handle, partition.topic_id, partition.partition) == (2, opened.topic_id, 2)
+    assert (partition.generation, partition.offset, partition.last_epoch, partition.leader_epoch) == (
+        generation + 1,
+        140,
+        3,
+        4,
+    )
+    assert (partition.credit_bytes, partition.from_follower) == (1 << 16, from_follower)
     assert made.next_frame() is None
 
 
 def test_what_ends_is_said_before_what_begins_and_credit_last() -> None:
     made = stream()
     first, second, third, fourth = map(position, range(1, 5))
-    for one in (first, second, third):
-        made.want_open(one)
+    for partition in (first, second, third):
+        made.want_open(partition)
     said(made)
     first.credit_owed, second.credit_owed = 10, 20
     made.want_credit(first)
@@ -84,61 +93,61 @@ def test_what_ends_is_said_before_what_begins_and_credit_last() -> None:
 
 
 def test_what_was_not_open_is_not_closed_and_gets_no_credit() -> None:
-    made, one = stream(), position()
-    one.credit_owed = 10
-    made.want_credit(one)
-    made.want_close(one)
-    assert said(made) == [] and one.credit_owed == 0
-    made.want_open(one)
-    made.want_close(one)
+    made, partition = stream(), position()
+    partition.credit_owed = 10
+    made.want_credit(partition)
+    made.want_close(partition)
+    assert said(made) == [] and partition.credit_owed == 0
+    made.want_open(partition)
+    made.want_close(partition)
     assert said(made) == [], "the broker never heard of it"
-    made.want_open(one)
+    made.want_open(partition)
     said(made)
-    made.want_close(one)
-    made.want_close(one)
+    made.want_close(partition)
+    made.want_close(partition)
     assert said(made) == [(CLOSE, [(1,)])], "one time"
-    made.want_open(one)
+    made.want_open(partition)
     assert said(made) == [(OPEN, [(1,)])]
 
 
 def test_an_opening_in_place_of_another_reports_what_the_first_one_delivered() -> None:
-    made, one = stream(), position()
-    made.want_open(one)
+    made, partition = stream(), position()
+    made.want_open(partition)
     said(made)
-    before = one.generation
-    one.credit_owed = 30
-    made.want_credit(one)
-    made.want_open(one)
+    before = partition.generation
+    partition.credit_owed = 30
+    made.want_credit(partition)
+    made.want_open(partition)
     assert said(made) == [(CREDIT, [(1, before, 30)]), (OPEN, [(1,)])]
-    one.credit_owed = 5
-    made.want_open(one)
-    one.credit_owed = 6
-    made.want_credit(one)
+    partition.credit_owed = 5
+    made.want_open(partition)
+    partition.credit_owed = 6
+    made.want_credit(partition)
     assert said(made) == [(CREDIT, [(1, before + 1, 5)]), (OPEN, [(1,)])], (
         "no credit for what is not open yet"
     )
 
 
 def test_what_is_closed_and_opened_again_before_the_broker_hears_of_it_is_only_opened() -> None:
-    made, one, other = stream(), position(1), position(2)
-    made.want_open(one)
+    made, partition, other = stream(), position(1), position(2)
+    made.want_open(partition)
     made.want_open(other)
     said(made)
-    made.want_close(one)
-    made.want_open(one)
+    made.want_close(partition)
+    made.want_open(partition)
     assert said(made) == [(OPEN, [(1,)])]
     made.want_close(other)
     assert said(made) == [(CLOSE, [(2,)])]
 
 
 def test_what_the_broker_closed_itself_is_not_closed_again() -> None:
-    made, one = stream(), position()
-    made.want_open(one)
+    made, partition = stream(), position()
+    made.want_open(partition)
     said(made)
-    one.credit_owed = 7
-    made.want_credit(one)
-    made.forget(one)
-    made.want_close(one)
+    partition.credit_owed = 7
+    made.want_credit(partition)
+    made.forget(partition)
+    made.want_close(partition)
     assert said(made) == [] and made.positions == {}
 
 
@@ -162,11 +171,11 @@ def test_a_new_stream_knows_nothing_of_what_the_last_one_had_to_say() -> None:
 
 
 def test_a_stream_that_is_not_open_says_nothing() -> None:
-    made, one = FetchStream(7), position()
-    made.want_open(one)
+    made, partition = FetchStream(7), position()
+    made.want_open(partition)
     assert made.next_frame() is None
     made.opened(5, 0.0)
-    made.want_open(one)
+    made.want_open(partition)
     made.state = FetchStreamState.CLOSED
     assert made.next_frame() is None
 
@@ -174,8 +183,8 @@ def test_a_stream_that_is_not_open_says_nothing() -> None:
 def test_a_stream_that_ends_in_order_reports_all_that_was_consumed_and_opens_nothing_more() -> None:
     made = stream()
     first, second, third, late = map(position, range(1, 5))
-    for one in (first, second, third):
-        made.want_open(one)
+    for partition in (first, second, third):
+        made.want_open(partition)
     said(made)
     first.credit_owed, third.credit_owed = 11, 13
     made.want_close(third)
@@ -183,7 +192,7 @@ def test_a_stream_that_ends_in_order_reports_all_that_was_consumed_and_opens_not
     late.credit_owed = 99
     frames = [_read(frame) for frame in made.last_frames()]
     assert frames[0] == (CREDIT, [(3, third.generation, 13)])
-    assert (1, first.generation, 11) in frames[1][1] and all(one[0] != 2 for one in frames[1][1])
+    assert (1, first.generation, 11) in frames[1][1] and all(partition[0] != 2 for partition in frames[1][1])
     assert len(frames) == 2
 
 
@@ -191,18 +200,18 @@ def test_a_stream_that_ends_in_order_reports_all_that_was_consumed_and_opens_not
 def test_frames_are_bounded_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_stream, "ENTRIES_PER_FRAME_MAX", 2)
     made, several = stream(), [position(handle) for handle in range(1, 6)]
-    for one in several:
-        made.want_open(one)
+    for partition in several:
+        made.want_open(partition)
     assert [len(entries) for _, entries in said(made)] == [2, 2, 1]
-    for one in several:
-        one.credit_owed = one.handle
-        made.want_credit(one)
+    for partition in several:
+        partition.credit_owed = partition.handle
+        made.want_credit(partition)
     credited = said(made)
     assert [kind for kind, _ in credited] == [CREDIT] * 3
     assert [entry[2] for _, entries in credited for entry in entries] == [1, 2, 3, 4, 5]
-    for one in several:
-        one.credit_owed = 10 * one.handle
-        made.want_close(one)
+    for partition in several:
+        partition.credit_owed = 10 * partition.handle
+        made.want_close(partition)
     ended = said(made)
     assert [(kind, len(entries)) for kind, entries in ended] == [
         (CREDIT, 2), (CREDIT, 2), (CREDIT, 1), (CLOSE, 2), (CLOSE, 2), (CLOSE, 1),

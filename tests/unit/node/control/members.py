@@ -72,7 +72,7 @@ class Member:
         """Its replicas of these may miss what they acknowledged."""
         self.registration = Registration(
             self.config, f"directory-{number}", self.view, self.store, self.clock, rng,
-            data_lost=lambda topic_id: topic_id in self.lost_topics, damaged=lambda where: False,
+            data_lost=lambda topic_id: topic_id in self.lost_topics, damaged=lambda topic_partition: False,
             gained=self._changed, lost=self._lost,
         )  # fmt: skip
         self.life: asyncio.Task[None] | None = None
@@ -95,7 +95,7 @@ class Member:
         )  # fmt: skip
         self.view.listen(self._observe)
         self.calls: dict[str, CallHandler] = {HAND_OVER: self.handover.hand_over}
-        """What other brokers and operators may call; a test adds more."""
+        """Calls that it takes from brokers and operators; a test adds more."""
         service = Service(
             streams={CONTROL: self.seat.serve}, calls=self.calls, watches={},
             enter=lambda caller: nullcontext(),

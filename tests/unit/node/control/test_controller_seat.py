@@ -364,11 +364,13 @@ def test_partitions_of_a_broker_that_is_fenced_get_other_leaders() -> None:
         await asyncio.sleep(SOON_S)
         members.kill(3)
         everywhere = [numbered(number) for number in range(130)]
-        await members.until(lambda: all(members.partition(one).leader != 3 for one in everywhere), 1)
-        after = [members.partition(one) for one in everywhere]
-        assert all(3 not in one.in_sync and one.leader in (1, 2) for one in after)
-        assert {one.leader_epoch for one in after[1::2]} == {6}
-        assert {one.leader_epoch for one in after[::2]} == {5}, "their leader stays"
+        await members.until(
+            lambda: all(members.partition(identifier).leader != 3 for identifier in everywhere), 1
+        )
+        after = [members.partition(identifier) for identifier in everywhere]
+        assert all(3 not in identifier.in_sync and identifier.leader in (1, 2) for identifier in after)
+        assert {identifier.leader_epoch for identifier in after[1::2]} == {6}
+        assert {identifier.leader_epoch for identifier in after[::2]} == {5}, "their leader stays"
 
     Members().run(story)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ class Losing(Members):
         super().__init__(**options)
         self._ends = ends
         self.replicas: dict[tuple[int, int], Replica] = {}
-        """By broker and partition."""
+        """Keyed by broker and partition."""
         self.announced: list[tuple[int, TopicPartition, LossRecord]] = []
         """With the broker that declared it."""
         self.losses: dict[int, DeclaredLosses] = {}
@@ -73,11 +74,15 @@ class Losing(Members):
         losses = self.losses[number] = DeclaredLosses(
             member.config, member.view, member.registration, member.store, member.transport, member.clock,
             member.stats,
-            find=lambda at: self.replicas.get((number, at.partition)) if at.topic_id == TOPIC else None,
+            find=partial(self._find, number),
             seated=lambda: member.seat.seated,
-            announce=lambda at, loss: self.announced.append((number, at, loss)),
+            announce=lambda where_lost, loss: self.announced.append((number, where_lost, loss)),
         )  # fmt: skip
         member.calls[REPLICA_ENDS] = losses.replica_ends
+
+    def _find(self, number: int, topic_partition: TopicPartition) -> Replica | None:
+        ours = topic_partition.topic_id == TOPIC
+        return self.replicas.get((number, topic_partition.partition)) if ours else None
 
     def elect(self) -> None:
         """Every broker does its part of it from now on, which is the controller's."""
@@ -99,7 +104,7 @@ class Losing(Members):
     async def asked(
         self, number: int = 2, *, partition: int = 0, **fields: Any
     ) -> admin_pb2.DeclareLossResponse:
-        """What an operator hears from that broker."""
+        """An operator's demand, and the answer of that broker."""
         request = admin_pb2.DeclareLossRequest(
             topic_id=TOPIC, partition=partition, asked_by=OPERATOR, **fields
         )
@@ -125,7 +130,7 @@ def test_the_controller_lets_those_lead_whose_logs_go_furthest_and_records_what_
         assert [losing[number].stats.declared_losses for number in losing.numbers] == [3, 0, 0]
         after = losing.record()
         assert (after.in_sync, after.last_known, after.log_generation) == ((3,), (), 2)
-        by_partition = {at.partition: loss for _, at, loss in losing.announced}
+        by_partition = {topic_partition.partition: loss for _, topic_partition, loss in losing.announced}
         loss = by_partition[0]
         assert (loss.kind, loss.leader, loss.offset, loss.known_end_offset) == (LossKind.LONGEST, 3, 6, 6)
         assert loss.ends == ((2, 1, 4), (3, 1, 6)) and loss.last_known == (2, 3)
@@ -191,7 +196,7 @@ class Faulty:
         self._store = store
         self.failures: list[Exception | None] = []
         self.applies = False
-        """Whether what fails is applied all the same."""
+        """A transaction that fails is applied all the same."""
         self.meddle: Change | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -260,8 +265,8 @@ def test_a_broker_tells_where_its_resting_replicas_end_and_where_they_are_whole(
         losing.spoil(2, 4)
         losing.replicas[2, 2].busy = True
         losing.replicas[2, 3].follow(led_by(1))
-        wanted = [pb.EndOfReplica(topic_id=TOPIC, partition=number) for number in (1, 0, 2, 3, 9)]
-        request = pb.ReplicaEndsRequest(revision=losing[2].view.image.revision, partitions=wanted)
+        asked_for = [pb.EndOfReplica(topic_id=TOPIC, partition=number) for number in (1, 0, 2, 3, 9)]
+        request = pb.ReplicaEndsRequest(revision=losing[2].view.image.revision, partitions=asked_for)
         answer = await losing.losses[2].replica_ends(NOBODY, request.SerializeToString())
         response = pb.ReplicaEndsResponse.FromString(answer)
         assert response.broker_epoch == losing[2].registration.epoch
@@ -304,17 +309,19 @@ def test_an_operator_sees_a_loss_before_it_is_declared_and_then_declares_that_on
         shown = await losing.asked(broker=2)
         assert (shown.outcome.error, shown.declared, losing.record()) == (0, False, before)
         assert shown.outcome.revision == losing.store.revision == revision
-        given = await losing.asked(broker=2, accept_loss=True)
-        assert (given.outcome.error, given.declared) == (0, True)
-        assert given.outcome.revision == losing.store.revision > revision
-        for loss in (shown.loss, given.loss):
+        declared = await losing.asked(broker=2, accept_loss=True)
+        assert (declared.outcome.error, declared.declared) == (0, True)
+        assert declared.outcome.revision == losing.store.revision > revision
+        for loss in (shown.loss, declared.loss):
             assert (loss.tenant, loss.topic_id, loss.partition) == ("tn_a", TOPIC, 0)
             assert (loss.kind, loss.log_generation, loss.leader) == (LossKind.FORCED, 2, 2)
             assert (loss.leader_epoch, loss.offset, loss.known_end_offset) == (6, 4, 4)
             assert loss.asked_by == OPERATOR and loss.topic and loss.declared_ms > EPOCH_MS
         assert losing.leaders == [2] and losing.declared == 1
-        ((number, at, told),) = losing.announced
-        assert (number, at, told.offset) == (2, where(), 4) and losing[2].stats.declared_losses == 1
+        ((number, topic_partition, told),) = losing.announced
+        assert (number, topic_partition, told.offset) == (2, where(), 4) and losing[
+            2
+        ].stats.declared_losses == 1
 
     Losing().play(story)
 
@@ -367,8 +374,8 @@ def test_what_is_led_is_not_given_to_another_and_is_repaired_only_where_it_is_da
         assert code == ErrorCode.INVALID_REQUEST and "are in sync" in text
         lead(losing, 3, [3])
         await asyncio.sleep(SOON_S)
-        given = await losing.asked(accept_loss=True)
-        assert given.declared and (given.loss.offset, given.loss.known_end_offset) == (2, 6)
+        declared = await losing.asked(accept_loss=True)
+        assert declared.declared and (declared.loss.offset, declared.loss.known_end_offset) == (2, 6)
         assert losing.record().log_generation == 2
 
     Losing().play(story)
@@ -390,9 +397,9 @@ def test_a_loss_whose_outcome_was_unknown_is_declared_one_time(applies: bool) ->
     async def story(losing: Losing) -> None:
         store = store_of(losing, 2)
         store.failures, store.applies = [OutcomeUnknown("lost")], applies
-        given = await losing.asked(broker=2, accept_loss=True)
-        assert (given.outcome.error, given.declared, given.loss.log_generation) == (0, True, 2)
-        assert given.outcome.revision == losing.store.revision
+        declared = await losing.asked(broker=2, accept_loss=True)
+        assert (declared.outcome.error, declared.declared, declared.loss.log_generation) == (0, True, 2)
+        assert declared.outcome.revision == losing.store.revision
         assert losing.declared == 1 and losing.record().log_generation == 2
 
     Losing(wrapped=Faulty).play(story)

@@ -42,7 +42,10 @@ class Leading(Members):
             self.led.append(replica)
             self[1].replicas.add(replica)
             held_by_other(replica, 0)
-        self.put_topic(*(one.record for one in self.led if one.record is not None), topic_id=TOPIC)
+        self.put_topic(
+            *(leader_replica.record for leader_replica in self.led if leader_replica.record is not None),
+            topic_id=TOPIC,
+        )
 
     def play(self, story: Any, **options: Any) -> None:
         async def whole(members: Members) -> None:
@@ -79,8 +82,11 @@ class Leading(Members):
 
     @property
     def takes(self) -> list[bool]:
-        """Whether each leader takes batches."""
-        return [one.leading is not None and one.leading.taking for one in self.led]
+        """For each leader, whether it takes batches."""
+        return [
+            leader_replica.leading is not None and leader_replica.leading.taking
+            for leader_replica in self.led
+        ]
 
 
 def moves(*numbers: int, to: int = OTHER, leader_epoch: int = 1) -> list[LeaderMove]:
@@ -258,8 +264,8 @@ class Meddled:
 
 
 def draining(members: Members, number: int) -> Put:
-    known = members[1].view.image.brokers[BrokerId(number)].record
-    return Put(broker_records.broker_key(number), replace(known, draining=True).encode())
+    stored = members[1].view.image.brokers[BrokerId(number)].record
+    return Put(broker_records.broker_key(number), replace(stored, draining=True).encode())
 
 
 @pytest.mark.parametrize("what", ["other fenced", "leader fenced", "other stops", "another block"])

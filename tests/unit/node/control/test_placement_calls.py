@@ -144,7 +144,13 @@ def test_moves_are_described_by_any_broker_with_what_their_leaders_know_of_those
             assert (list(first.replicas), list(first.target)) == ([1, 2, 3], [1, 2])
             assert (list(first.adding), list(first.removing), list(first.in_sync)) == ([2], [3], [1, 3])
             assert [
-                (one.broker, one.in_sync, one.offsets_left, one.bytes_left) for one in first.progress
+                (
+                    copy_progress.broker,
+                    copy_progress.in_sync,
+                    copy_progress.offsets_left,
+                    copy_progress.bytes_left,
+                )
+                for copy_progress in first.progress
             ] == [(2, False, -1, -1)]
             assert (third.leader, list(third.progress)) == (3, []), "its leader has nothing to tell"
         assert [move.partition for move in await placing.moves(1, local=True)] == [0, 1]

@@ -99,7 +99,7 @@ class Groups:
     async def listed(self, key: str = "") -> list[tuple[str, str, int]]:
         answer = await self.call(methods.LIST_GROUPS, pb.ListGroupsRequest(), key)
         assert not answer.error
-        return sorted((one.group, one.state, one.members) for one in answer.groups)
+        return sorted((entry.group, entry.state, entry.members) for entry in answer.groups)
 
 
 def run(story: Callable[[Groups], Any], *, coordinated: bool = True) -> None:
@@ -189,19 +189,22 @@ def test_offsets_of_topics_that_a_key_may_not_read_are_neither_committed_nor_sho
         await groups.key("reader", grant("", "group"), grant("orders", "topic"))
         mixed = (groups.place(0), groups.place(0, name="others"))
         answer = await groups.commit(*mixed, key="reader")
-        assert (answer.error, [one.error for one in answer.results]) == (0, [0, ErrorCode.NOT_FOUND])
-        assert [one.error for one in (await groups.commit(*mixed)).results] == [0, 0]
+        assert (answer.error, [entry.error for entry in answer.results]) == (0, [0, ErrorCode.NOT_FOUND])
+        assert [entry.error for entry in (await groups.commit(*mixed)).results] == [0, 0]
         orders, others = (groups.brokers.where(name).topic_id for name in ("orders", "others"))
         whole, part = await groups.describe(), await groups.describe(key="reader")
-        assert {one.topic_id for one in whole.offsets} == {orders, others}
-        assert [one.topic_id for one in part.offsets] == [orders]
-        assert {(one.topic_id, one.name) for one in whole.topics} == {(orders, "orders"), (others, "others")}
-        assert [(one.topic_id, one.name) for one in part.topics] == [(orders, "orders")]
+        assert {entry.topic_id for entry in whole.offsets} == {orders, others}
+        assert [entry.topic_id for entry in part.offsets] == [orders]
+        assert {(entry.topic_id, entry.name) for entry in whole.topics} == {
+            (orders, "orders"),
+            (others, "others"),
+        }
+        assert [(entry.topic_id, entry.name) for entry in part.topics] == [(orders, "orders")]
         reset = pb.ResetOffsetsRequest(group=READERS, offsets=mixed)
         assert (await groups.call(methods.RESET_OFFSETS, reset, "reader")).error == ErrorCode.NOT_FOUND
         delete = pb.DeleteGroupRequest(group=READERS)
         assert (await groups.call(methods.DELETE_GROUP, delete, "reader")).error
-        assert [one[0] for one in await groups.listed()] == [READERS]
+        assert [entry[0] for entry in await groups.listed()] == [READERS]
         assert not (await groups.call(methods.DELETE_GROUP, delete)).error
         assert await groups.listed() == []
 
@@ -220,8 +223,11 @@ def test_a_member_is_described_as_it_joined_with_what_it_has() -> None:
         assert joined.heartbeat_ms > 0
         orders, others = (groups.brokers.where(name).topic_id for name in ("orders", "others"))
         places = [(orders, 0), (orders, 1), (orders, 2), (others, 0)]
-        assert sorted((one.topic_id, one.partition) for one in joined.assigned) == sorted(places)
-        assert {(one.topic_id, one.name) for one in joined.topics} == {(orders, "orders"), (others, "others")}
+        assert sorted((entry.topic_id, entry.partition) for entry in joined.assigned) == sorted(places)
+        assert {(entry.topic_id, entry.name) for entry in joined.topics} == {
+            (orders, "orders"),
+            (others, "others"),
+        }
         described = await groups.describe()
         summary = described.summary
         assert (summary.group, summary.state, summary.members, summary.assignor) == (
@@ -239,7 +245,7 @@ def test_a_member_is_described_as_it_joined_with_what_it_has() -> None:
             ["orders", "others"],
         )
         for told in (member.assigned, member.target):
-            assert sorted((one.topic_id, one.partition) for one in told) == sorted(places)
+            assert sorted((entry.topic_id, entry.partition) for entry in told) == sorted(places)
         left = await groups.beat(epoch=LEAVE)
         assert (left.error, left.has_assignment, len(left.assigned)) == (0, False, 0)
         assert (await groups.describe()).summary.members == 0
@@ -252,17 +258,19 @@ def test_a_member_gives_up_what_another_gets_and_says_so_by_what_it_owns() -> No
         first = await groups.beat()
         assert len(first.assigned) == 3
         assert (await groups.beat("b")).assigned == []
-        told = {one.member_id: one for one in (await groups.describe()).members}
+        told = {entry.member_id: entry for entry in (await groups.describe()).members}
         assert [len(told[name].assigned) for name in "ab"] == [3, 0], "what they have"
         assert sorted(len(told[name].target) for name in "ab") == [1, 2], "what they are to have"
-        owned = [pb.GroupPartition(topic_id=one.topic_id, partition=one.partition) for one in first.assigned]
+        owned = [
+            pb.GroupPartition(topic_id=entry.topic_id, partition=entry.partition) for entry in first.assigned
+        ]
         kept = await groups.beat(epoch=first.member_epoch, owned=owned)
         assert 1 <= len(kept.assigned) < 3
         waiting = await groups.beat("b", 2)
         assert len(waiting.assigned) + len(kept.assigned) < 3, "not before the first has let go"
         await groups.beat(epoch=first.member_epoch, owned=list(kept.assigned))
-        given = await groups.beat("b", 2)
-        assert len(given.assigned) + len(kept.assigned) == 3
+        assigned = await groups.beat("b", 2)
+        assert len(assigned.assigned) + len(kept.assigned) == 3
 
     run(story)
 
@@ -390,8 +398,8 @@ def test_each_offset_is_judged_for_itself_and_in_its_place() -> None:
             ErrorCode.NOT_FOUND,
             ErrorCode.INVALID_REQUEST,
         ]
-        assert [one.error for one in answer.results][:5] == errors and answer.results[5].error
-        texts = [one.message for one in answer.results]
+        assert [entry.error for entry in answer.results][:5] == errors and answer.results[5].error
+        texts = [entry.message for entry in answer.results]
         assert (
             texts[1] == "orders-3: no such partition"
             and texts[2] == "orders-1: offset -1, 0 or more required"
@@ -409,15 +417,15 @@ def test_each_offset_is_judged_for_itself_and_in_its_place() -> None:
 def test_offsets_are_told_for_what_is_asked_or_all_and_what_has_none_as_that() -> None:
     async def story(groups: Groups) -> None:
         await groups.commit(groups.place(0, 2), groups.place(0, 1), groups.place(0, name="others"))
-        told = [(one.partition, one.offset) for one in (await groups.fetch(0, 2)).offsets]
+        told = [(entry.partition, entry.offset) for entry in (await groups.fetch(0, 2)).offsets]
         assert told == [(0, -1), (2, 0)]
         whole = await groups.fetch()
-        assert sorted((one.topic_id, one.partition) for one in whole.offsets) == [
-            (one.topic_id, one.partition) for one in whole.offsets
+        assert sorted((entry.topic_id, entry.partition) for entry in whole.offsets) == [
+            (entry.topic_id, entry.partition) for entry in whole.offsets
         ]
         assert len(whole.offsets) == 3 and len(whole.topics_read) == 2
         nothing = await groups.fetch(0, group="others")
-        assert [(one.offset, one.metadata) for one in nothing.offsets] == [(-1, "")]
+        assert [(entry.offset, entry.metadata) for entry in nothing.offsets] == [(-1, "")]
         assert list(nothing.topics_read) == []
 
     run(story)
@@ -426,9 +434,9 @@ def test_offsets_are_told_for_what_is_asked_or_all_and_what_has_none_as_that() -
 def test_a_member_that_is_none_is_told_no_offsets_and_commits_none() -> None:
     async def story(groups: Groups) -> None:
         await groups.beat()
-        assert [one.error for one in (await groups.commit(groups.place(0), member="a", epoch=1)).results] == [
-            0
-        ]
+        assert [
+            entry.error for entry in (await groups.commit(groups.place(0), member="a", epoch=1)).results
+        ] == [0]
         assert (await groups.fetch(member_id="a", member_epoch=1)).error == 0
         assert (await groups.fetch(member_id="b", member_epoch=1)).error == ErrorCode.UNKNOWN_MEMBER
         assert (await groups.commit(groups.place(0), member="b", epoch=1)).error == ErrorCode.UNKNOWN_MEMBER
@@ -445,12 +453,12 @@ def test_more_offsets_than_one_turn_takes_are_all_committed_and_reset() -> None:
         await asyncio.sleep(SOON_S)
         places: Sequence[pb.OffsetCommit] = [groups.place(0, n, "wide") for n in range(450)]
         answer = await groups.commit(*places)
-        assert {one.error for one in answer.results} == {0} and len(answer.results) == 450
-        assert [one.partition for one in (await groups.fetch()).offsets] == list(range(450))
+        assert {entry.error for entry in answer.results} == {0} and len(answer.results) == 450
+        assert [entry.partition for entry in (await groups.fetch()).offsets] == list(range(450))
         marked = [groups.place(0, n, "wide", metadata="again") for n in range(450)]
         request = pb.ResetOffsetsRequest(group=READERS, offsets=marked)
         assert (await groups.call(methods.RESET_OFFSETS, request)).error == 0
-        assert {one.metadata for one in (await groups.fetch()).offsets} == {"again"}
+        assert {entry.metadata for entry in (await groups.fetch()).offsets} == {"again"}
 
     run(story)
 
@@ -467,7 +475,7 @@ def test_a_group_is_reset_and_deleted_while_it_has_no_member_and_its_binned_topi
         assert (await groups.call(methods.RESET_OFFSETS, reset)).error == 0
         beyond = pb.ResetOffsetsRequest(group=READERS, offsets=[groups.place(0, 1), groups.place(9)])
         assert (await groups.call(methods.RESET_OFFSETS, beyond)).error == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert [(one.partition, one.offset) for one in (await groups.fetch()).offsets] == [(0, 0)]
+        assert [(entry.partition, entry.offset) for entry in (await groups.fetch()).offsets] == [(0, 0)]
         binned = admin_pb2.BinTopicRequest(
             topic_id=groups.brokers.where().topic_id, tenant=TENANT, generation=9
         )
@@ -483,7 +491,9 @@ def test_a_group_is_reset_and_deleted_while_it_has_no_member_and_its_binned_topi
 def test_a_group_that_begins_takes_one_of_the_tenants_seats_however_it_begins() -> None:
     async def story(groups: Groups) -> None:
         await groups.brokers.put_tenant(quotas=admin_pb2.TenantQuotas(groups_max=2))
-        assert [one.error for one in (await groups.commit(groups.place(0), group="by hand")).results] == [0]
+        assert [entry.error for entry in (await groups.commit(groups.place(0), group="by hand")).results] == [
+            0
+        ]
         assert not (await groups.beat()).error
         assert not (await groups.commit(groups.place(0), member="a", epoch=1)).error
         refused = await groups.commit(groups.place(0), group="third")
@@ -492,6 +502,6 @@ def test_a_group_that_begins_takes_one_of_the_tenants_seats_however_it_begins() 
         refusals = groups.brokers.node().stats.limit_refusals
         assert refusals.of(TENANT, "groups_max") == 2
         assert not (await groups.commit(groups.place(0), group="by hand")).error, "it has its seat"
-        assert [one[0] for one in await groups.listed()] == ["by hand", READERS]
+        assert [entry[0] for entry in await groups.listed()] == ["by hand", READERS]
 
     run(story)

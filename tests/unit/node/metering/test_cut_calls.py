@@ -39,7 +39,8 @@ class Period:
 
     def end(self, cut_id: str = "cut_1") -> None:
         self.previous_end_ms = self.end_ms
-        self.cut_id, self.end_ms = cut_id, self.now_ms()
+        self.cut_id = cut_id
+        self.end_ms = self.now_ms()
 
     async def cut(self, number: int = 0, **fields: Any) -> admin_pb2.CutResponse:
         values: dict[str, Any] = {"cut_id": self.cut_id, "tenant": TENANT, "end_ms": self.end_ms}
@@ -64,20 +65,20 @@ class Period:
 
     async def produce(self, batches: int = 1, partition: int = 0, name: str = "orders") -> None:
         """Batches of two messages."""
-        where = TopicPartition(self.brokers.where(name).topic_id, partition)
-        record = self.brokers.node().view.image.partition(where)
+        partition_id = TopicPartition(self.brokers.where(name).topic_id, partition)
+        record = self.brokers.node().view.image.partition(partition_id)
         assert record is not None
-        producing = Producing(await self.brokers.stream_to(record.leader), where)
+        producing = Producing(await self.brokers.stream_to(record.leader), partition_id)
         for _ in range(batches):
             assert (await producing.send(made_batch(2, 100))).error == 0
 
     def ends(self, response: admin_pb2.CutResponse, name: str = "orders") -> dict[int, tuple[int, int, bool]]:
-        """By partition of the topic: where it ended, the messages, and whether it was its last reading."""
+        """Partitions of the topic, each with its end, its messages, and whether this was its last reading."""
         topic_id = self.brokers.cluster.topic_ids[name]
         return {
-            one.partition: (one.end_offset, one.messages, one.last)
-            for one in response.readings
-            if one.topic_id == topic_id and not one.error
+            reading.partition: (reading.end_offset, reading.messages, reading.last)
+            for reading in response.readings
+            if reading.topic_id == topic_id and not reading.error
         }
 
     async def delete(self, name: str) -> None:
@@ -90,21 +91,27 @@ class Period:
 
 
 def failures(response: admin_pb2.CutResponse) -> dict[int, tuple[int, str]]:
-    """By partition."""
+    """Error and message of each partition that has one."""
     assert not response.sha256
-    found = {one.partition: (one.error, one.message) for one in response.readings if one.error}
-    assert all((one.end_offset, one.accepted_ms) == (-1, -1) for one in response.readings if one.error)
-    return found
+    by_partition = {
+        reading.partition: (reading.error, reading.message) for reading in response.readings if reading.error
+    }
+    assert all(
+        (reading.end_offset, reading.accepted_ms) == (-1, -1)
+        for reading in response.readings
+        if reading.error
+    )
+    return by_partition
 
 
 def run(story: Callable[[Period], Any], *topics: TopicPlan, brokers: int = 1, usage: bool = True) -> None:
-    async def whole(those: Brokers) -> None:
+    async def whole(cluster: Brokers) -> None:
         if usage:
-            await those.cluster.create_topic(
+            await cluster.cluster.create_topic(
                 replace(topic(USAGE_TOPIC, brokers), partitions=1), SYSTEM_TENANT
             )
             await asyncio.sleep(2)
-        await story(Period(those))
+        await story(Period(cluster))
 
     plans = topics or (replace(topic(replicas=brokers), partitions=2),)
     Brokers(brokers, *plans, timings=METERED, metered=True).run(whole)
@@ -123,18 +130,21 @@ def test_a_cut_counts_what_was_accepted_before_its_end_and_any_broker_keeps_and_
         period.end()
         response = await period.complete(number, billing_sequence=7, billing_hash=HASH)
         assert period.ends(response) == {0: (6, 6, False), 1: (2, 2, False)}
-        assert all(one.log_generation == 1 and one.accepted_ms < period.end_ms for one in response.readings)
-        assert {one.partition: one.stored_bytes for one in response.readings} == {
+        assert all(
+            reading.log_generation == 1 and reading.accepted_ms < period.end_ms
+            for reading in response.readings
+        )
+        assert {reading.partition: reading.stored_bytes for reading in response.readings} == {
             0: 3 * len(made_batch(2, 100)),
             1: len(made_batch(2, 100)),
         }
         ends = [
             CutEnd(
-                where=TopicPartition(one.topic_id, one.partition), log_generation=1,  # type: ignore[arg-type]
-                end_offset=one.end_offset, accepted_ms=one.accepted_ms, messages=one.messages,
-                bytes=one.stored_bytes, last=False,
+                where=TopicPartition(reading.topic_id, reading.partition), log_generation=1,  # type: ignore[arg-type]
+                end_offset=reading.end_offset, accepted_ms=reading.accepted_ms, messages=reading.messages,
+                bytes=reading.stored_bytes, last=False,
             )
-            for one in response.readings
+            for reading in response.readings
         ]  # fmt: skip
         assert response.sha256 == cut_sha256(TENANT, "cut_1", period.end_ms, ends)
         await asyncio.sleep(SOON_S)
@@ -183,9 +193,9 @@ def test_no_batch_is_stamped_before_an_end_that_was_cut_even_by_a_clock_that_goe
         period.end()
         await period.complete()
         image = period.brokers.node().view.image
-        assert [one.accepted_floor_ms for one in image.topics.values() if one.tenant == TENANT] == [
-            period.end_ms
-        ]
+        assert [
+            reading.accepted_floor_ms for reading in image.topics.values() if reading.tenant == TENANT
+        ] == [period.end_ms]
         period.brokers.broker().clock.jump(-3_600_000)
         await period.produce()
         period.brokers.broker().clock.correct()
@@ -214,9 +224,9 @@ def test_other_tenants_and_what_is_not_metered_are_in_no_cut() -> None:
         period.end()
         response = await period.complete()
         ids = period.brokers.cluster.topic_ids
-        assert {one.topic_id for one in response.readings} == {ids["orders"]}
+        assert {reading.topic_id for reading in response.readings} == {ids["orders"]}
         empty = await period.complete(tenant="tn_other", cut_id="cut_9")
-        assert {one.topic_id for one in empty.readings} == {ids["theirs"]}
+        assert {reading.topic_id for reading in empty.readings} == {ids["theirs"]}
 
     run(story)
 
@@ -316,17 +326,17 @@ def run_two(story: Callable[[Period], Any]) -> None:
     """Two brokers of which each leads one of the topic's partitions, which has no other replica; the first one leads
     the topic of usage alone."""
 
-    async def whole(those: Brokers) -> None:
+    async def whole(cluster: Brokers) -> None:
         plan = replace(topic(USAGE_TOPIC), partitions=1)
-        await those.cluster.create_topic(plan, SYSTEM_TENANT)
-        leader = those.node().view.image.partition(those.where(USAGE_TOPIC))
+        await cluster.cluster.create_topic(plan, SYSTEM_TENANT)
+        leader = cluster.node().view.image.partition(cluster.where(USAGE_TOPIC))
         if leader is not None and leader.leader == 1:
             request = admin_pb2.AlterReplicasRequest(
-                topic_id=those.where(USAGE_TOPIC).topic_id, partition=0, replicas=[0]
+                topic_id=cluster.where(USAGE_TOPIC).topic_id, partition=0, replicas=[0]
             )
-            await those.cluster.admin_call(methods.ALTER_REPLICAS, request.SerializeToString())
+            await cluster.cluster.admin_call(methods.ALTER_REPLICAS, request.SerializeToString())
         await asyncio.sleep(5)
-        await story(Period(those))
+        await story(Period(cluster))
 
     Brokers(2, replace(topic(), partitions=2), timings=METERED, metered=True).run(whole)
 
@@ -367,10 +377,10 @@ def test_a_leader_waits_for_what_was_accepted_until_it_is_committed() -> None:
         assert (await sending).error == 0
         assert period.ends(await period.complete(leader))[0] == (4, 4, False)
 
-    async def whole(those: Brokers) -> None:
-        await those.cluster.create_topic(replace(topic(USAGE_TOPIC), partitions=1), SYSTEM_TENANT)
+    async def whole(cluster: Brokers) -> None:
+        await cluster.cluster.create_topic(replace(topic(USAGE_TOPIC), partitions=1), SYSTEM_TENANT)
         await asyncio.sleep(2)
-        await story(Period(those))
+        await story(Period(cluster))
 
     Brokers(2, topic(replicas=2), topic("others"), timings=METERED, metered=True).run(whole)
 
@@ -472,7 +482,7 @@ def test_a_topic_that_was_counted_before_ends_where_its_last_reading_did() -> No
 
 def test_a_deleted_topic_whose_broker_is_gone_is_waited_for_or_given_up_by_an_operator() -> None:
     async def story(period: Period) -> None:
-        where = period.brokers.where("gone")
+        partition_id = period.brokers.where("gone")
         leader = period.brokers.leader("gone")
         other = 1 - leader
         await period.produce(1, name="gone")
@@ -488,7 +498,7 @@ def test_a_deleted_topic_whose_broker_is_gone_is_waited_for_or_given_up_by_an_op
         code, message = failures(await period.cut(other))[0]
         assert code == ErrorCode.LEADER_NOT_READY
         assert message == "gone-0: was deleted, and no broker has reported its last reading yet"
-        waived = [admin_pb2.CutPlace(topic_id=where.topic_id, partition=0)]
+        waived = [admin_pb2.CutPlace(topic_id=partition_id.topic_id, partition=0)]
         response = await period.complete(other, waived=waived)
         assert period.ends(response, "gone") == {}
 
@@ -498,16 +508,18 @@ def test_a_deleted_topic_whose_broker_is_gone_is_waited_for_or_given_up_by_an_op
 def run_away(story: Callable[[Period], Any]) -> None:
     """Two brokers; the topic `gone` has its only replica on the one that does not lead the topic of usage."""
 
-    async def whole(those: Brokers) -> None:
-        await those.cluster.create_topic(replace(topic(USAGE_TOPIC), partitions=1), SYSTEM_TENANT)
+    async def whole(cluster: Brokers) -> None:
+        await cluster.cluster.create_topic(replace(topic(USAGE_TOPIC), partitions=1), SYSTEM_TENANT)
         await asyncio.sleep(2)
-        if those.leader(USAGE_TOPIC) == those.leader("gone"):
+        if cluster.leader(USAGE_TOPIC) == cluster.leader("gone"):
             request = admin_pb2.AlterReplicasRequest(
-                topic_id=those.where(USAGE_TOPIC).topic_id, partition=0, replicas=[1 - those.leader("gone")]
+                topic_id=cluster.where(USAGE_TOPIC).topic_id,
+                partition=0,
+                replicas=[1 - cluster.leader("gone")],
             )
-            await those.cluster.admin_call(methods.ALTER_REPLICAS, request.SerializeToString())
-            await those.until(lambda: those.leader(USAGE_TOPIC) == 1 - those.leader("gone"))
+            await cluster.cluster.admin_call(methods.ALTER_REPLICAS, request.SerializeToString())
+            await cluster.until(lambda: cluster.leader(USAGE_TOPIC) == 1 - cluster.leader("gone"))
             await asyncio.sleep(2)
-        await story(Period(those))
+        await story(Period(cluster))
 
     Brokers(2, topic("gone"), timings=METERED, metered=True).run(whole)

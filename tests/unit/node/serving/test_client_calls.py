@@ -59,18 +59,18 @@ class Client:
         return asyncio.create_task(watching)
 
     async def listed(self, *timestamps: int, number: int = 0, **fields: Any) -> list[tuple[int, int, int]]:
-        """Of each its error, offset and leader epoch."""
+        """Error, offset and leader epoch of each."""
         request = pb.ListOffsetsRequest()
         for timestamp_ms in timestamps:
             values: dict[str, Any] = {"topic_id": self.brokers.where().topic_id, "leader_epoch": -1}
             request.partitions.add(timestamp_ms=timestamp_ms, **values | fields)
         answer = await self.call(methods.LIST_OFFSETS, request, number)
-        return [(one.error, one.offset, one.leader_epoch) for one in answer.partitions]
+        return [(entry.error, entry.offset, entry.leader_epoch) for entry in answer.partitions]
 
 
 def run(story: Callable[[Client], Any], *topics: TopicPlan, brokers: int = 1, **options: Any) -> None:
-    async def whole(those: Brokers) -> None:
-        await story(Client(those))
+    async def whole(cluster: Brokers) -> None:
+        await story(Client(cluster))
 
     Brokers(brokers, *topics or (topic(),), **options).run(whole)
 
@@ -84,7 +84,7 @@ def test_metadata_name_the_brokers_that_run_and_each_topic_that_is_asked_for() -
         answer = await client.metadata("orders", "nowhere", "orders")
         assert answer.cluster_id == CLUSTER_ID
         assert answer.revision == client.brokers.node().view.image.revision
-        assert [(one.id, one.address, one.zone, one.host) for one in answer.brokers] == [
+        assert [(entry.id, entry.address, entry.zone, entry.host) for entry in answer.brokers] == [
             (0, "b0:9092", "z0", ""),
             (1, "b1:9092", "z1", ""),
         ]
@@ -101,7 +101,7 @@ def test_metadata_name_the_brokers_that_run_and_each_topic_that_is_asked_for() -
         )
         assert (nowhere.name, nowhere.error) == ("nowhere", ErrorCode.NOT_FOUND) and nowhere.message
         every = await client.metadata(all_topics=True)
-        assert [one.name for one in every.topics] == ["orders"]
+        assert [entry.name for entry in every.topics] == ["orders"]
         assert list((await client.metadata()).topics) == []
 
     run(story, topic(replicas=2), brokers=2)
@@ -113,17 +113,17 @@ def test_a_leader_that_is_not_registered_is_no_leader_and_no_broker() -> None:
         client.brokers.cluster.kill(client.brokers.broker(gone))
         for session_id in client.brokers.store.sessions_of(f"/live/{gone:06d}"):
             client.brokers.store.expire(session_id)
-        image, where, early = client.brokers.node(1 - gone).view.image, client.brokers.where(), 0
+        image, topic_partition, early = client.brokers.node(1 - gone).view.image, client.brokers.where(), 0
         deadline_s = client.brokers.loop.time() + 1
         while True:
             assert client.brokers.loop.time() < deadline_s
             await asyncio.sleep(0.0002)
-            record = image.partition(where)
+            record = image.partition(topic_partition)
             if record is None or image.epoch_of(client.brokers.broker(gone).broker_id):
                 continue
             answer = await client.metadata("orders", number=1 - gone)
-            assert [one.id for one in answer.brokers] == [1 - gone]
-            assert [one.leader for one in answer.topics[0].partitions] == [-1]
+            assert [entry.id for entry in answer.brokers] == [1 - gone]
+            assert [entry.leader for entry in answer.topics[0].partitions] == [-1]
             if record.leader != gone:
                 break
             early += 1
@@ -137,8 +137,8 @@ def test_topics_of_other_tenants_do_not_exist() -> None:
         other = admin_pb2.PutTenantRequest(tenant="tn_other").SerializeToString()
         await client.brokers.cluster.admin_call(own_methods.PUT_TENANT, other)
         await client.brokers.cluster.create_topic(topic("theirs"), "tn_other")
-        assert [one.error for one in (await client.metadata("theirs")).topics] == [ErrorCode.NOT_FOUND]
-        assert [one.name for one in (await client.metadata(all_topics=True)).topics] == ["orders"]
+        assert [entry.error for entry in (await client.metadata("theirs")).topics] == [ErrorCode.NOT_FOUND]
+        assert [entry.name for entry in (await client.metadata(all_topics=True)).topics] == ["orders"]
 
     run(story)
 
@@ -146,8 +146,8 @@ def test_topics_of_other_tenants_do_not_exist() -> None:
 def test_metadata_of_many_topics_and_partitions_are_whole() -> None:
     async def story(client: Client) -> None:
         answer = await client.metadata("nowhere", "wide", "orders")
-        assert [len(one.partitions) for one in answer.topics] == [0, 450, 1]
-        assert [one.partition for one in answer.topics[1].partitions] == list(range(450))
+        assert [len(entry.partitions) for entry in answer.topics] == [0, 450, 1]
+        assert [entry.partition for entry in answer.topics[1].partitions] == list(range(450))
         many = [f"t{number}" for number in range(limits.FRAME_ENTRIES_MAX + 1)]
         with pytest.raises(CallFailed):
             await client.metadata(*many)
@@ -165,14 +165,16 @@ def test_a_topic_that_was_just_made_is_waited_for_and_not_said_not_to_exist(late
         await client.brokers.until(lambda: bool(store.snapshot(f"/names/{TENANT}/new").items))
         began_s = client.brokers.loop.time()
         if late_ms < TIMINGS.catch_up_wait_ms:
-            assert [one.error for one in (await client.metadata("new", "orders")).topics] == [0, 0]
+            assert [entry.error for entry in (await client.metadata("new", "orders")).topics] == [0, 0]
         else:
             with pytest.raises(CallFailed, match="new: this broker's metadata is behind") as refused:
                 await client.metadata("orders", "new")
             assert refused.value.code == ErrorCode.BROKER_UNAVAILABLE
             waited_s = client.brokers.loop.time() - began_s
             assert TIMINGS.catch_up_wait_ms / 1_000 <= waited_s < TIMINGS.catch_up_wait_ms / 1_000 + SOON_S
-            assert [one.error for one in (await client.metadata("orders")).topics] == [0], "it knows this one"
+            assert [entry.error for entry in (await client.metadata("orders")).topics] == [0], (
+                "it knows this one"
+            )
         creating.cancel()
 
     run(story)
@@ -186,7 +188,7 @@ def test_a_watcher_hears_the_whole_first_and_then_what_concerns_it() -> None:
         watching = client.watch("orders", "later")
         await asyncio.sleep(SOON_S)
         (first,) = client.pushed
-        assert [(one.name, one.error) for one in first.topics] == [
+        assert [(entry.name, entry.error) for entry in first.topics] == [
             ("orders", 0),
             ("later", ErrorCode.NOT_FOUND),
         ]
@@ -198,7 +200,7 @@ def test_a_watcher_hears_the_whole_first_and_then_what_concerns_it() -> None:
         await client.brokers.cluster.create_topic(topic("later"))
         await asyncio.sleep(1)
         last = client.pushed[-1]
-        assert [(one.name, one.error) for one in last.topics] == [("orders", 0), ("later", 0)]
+        assert [(entry.name, entry.error) for entry in last.topics] == [("orders", 0), ("later", 0)]
         assert last.topics[1].partitions[0].leader == 0 and last.revision > first.revision
         heard = len(client.pushed)
         client.brokers.fence()
