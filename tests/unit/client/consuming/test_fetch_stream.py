@@ -168,6 +168,9 @@ def test_a_new_stream_knows_nothing_of_what_the_last_one_had_to_say() -> None:
     made.want_credit(opened)
     made.want_close(opened)
     assert said(made) == [], "it is not open here"
+    made.want_open(closing)
+    made.want_close(closing)
+    assert said(made) == [], "this broker has not heard of it"
 
 
 def test_a_stream_that_is_not_open_says_nothing() -> None:

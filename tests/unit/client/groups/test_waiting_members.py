@@ -39,14 +39,16 @@ def test_committed_offsets_that_cannot_be_told_yet_are_asked_for_again_before_an
     member.poll_until(lambda: member.owned == [0, 1, 2, 3])
 
 
-def test_a_member_that_is_fenced_when_it_asks_where_to_go_on_joins_again() -> None:
+def test_a_member_that_is_fenced_when_it_asks_where_to_go_on_hears_at_once_what_it_is() -> None:
     service = filled(messages=8)
     member = Member(service)
     service.refuses["FetchCommitted"] = ErrorCode.FENCED_MEMBER_EPOCH
-    member.poll()
-    beats = len(service.calls)
-    member.poll(ms=100)
-    assert len(service.calls) > beats, "its heartbeat comes at once"
+    for _ in range(10):
+        member.poll(ms=100)
+    names = [name for _, name in service.runner.calls]
+    assert names.count("FetchCommitted") >= 3
+    assert service.calls[:2] == ["beat 0 owns -", "beat 1 owns -"], "the coordinator says what it is"
+    assert names.count("Heartbeat") >= names.count("FetchCommitted"), "one comes at once after each refusal"
     service.refuses.clear()
     member.poll_until(lambda: member.owned == [0, 1, 2, 3])
     assert member.events == [("assigned", [0, 1, 2, 3])]
