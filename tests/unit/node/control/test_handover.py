@@ -429,6 +429,23 @@ def test_a_broker_that_stops_hands_over_to_those_who_answer() -> None:
     Leading().play(story)
 
 
+def test_a_leadership_that_ends_while_a_broker_that_stops_asks_the_others_is_left_out() -> None:
+    async def story(leading: Leading) -> None:
+        leading.become(0, in_sync=(ME, FOLLOWER, OTHER))
+        leading.become(1, in_sync=(ME, FOLLOWER, OTHER))
+        for leader_replica in leading.led:
+            holds(leader_replica, OTHER)
+        await asyncio.sleep(SOON_S)
+        leading.loop.pause(leading[2].process)
+        leaving = asyncio.create_task(leading[1].handover.leave())
+        await asyncio.sleep(STANDSTILL_S / 2)
+        leading.led[0].rest()
+        await leaving
+        assert [leading.record(number).leader for number in range(2)] == [ME, OTHER]
+
+    Leading(2).play(story)
+
+
 # -- reassignments ------------------------------------------------------------------------------------------
 
 
