@@ -43,6 +43,14 @@ class Producing:
 
     async def send(self, batch: bytes, *, acks: int = -1, leader_epoch: int = -1) -> pb.ProduceResult:
         """Send it; the answer to it."""
+        await self.begin(batch, acks=acks, leader_epoch=leader_epoch)
+        while True:
+            for result in await self.hear():
+                assert result.id == self._sent - 1
+                return result
+
+    async def begin(self, batch: bytes, *, acks: int = -1, leader_epoch: int = -1) -> None:
+        """Send it; `hear` tells more."""
         head = pb.ProduceHead(acks=acks)
         head.batches.add(
             id=self._sent, topic_id=self._where.topic_id, partition=self._where.partition,
@@ -50,13 +58,12 @@ class Producing:
         )  # fmt: skip
         self._sent += 1
         await self._stream.send(pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [batch]))
-        while True:
-            answer = pb.ProduceAnswerHead.FromString(bytes(unpack_frame(await self._stream.receive())[1]))
-            self.credit += answer.credit_bytes
-            if answer.results:
-                (result,) = answer.results
-                assert result.id == self._sent - 1
-                return result
+
+    async def hear(self) -> list[pb.ProduceResult]:
+        """Results of the next frame; the credit that it gives is added up."""
+        answer = pb.ProduceAnswerHead.FromString(bytes(unpack_frame(await self._stream.receive())[1]))
+        self.credit += answer.credit_bytes
+        return list(answer.results)
 
 
 class Consuming:

@@ -1,6 +1,7 @@
 """Limits and rights of a tenant as its streams meet them at whole brokers, whichever of these is the controller."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from data_plane.node.storage_limits.wing import LEARN_MS
 from data_plane.testkit.cluster import TENANT
 from penstock.contract.errors import ErrorCode
 from tests.unit.log.batches import made_batch
-from tests.unit.node.brokers import SOON_S, Brokers, topic
+from tests.unit.node.brokers import SOON_S, TIMINGS, Brokers, topic
 
 BATCH = made_batch(2, 400)
 LOTS = made_batch(2, 30_000)
@@ -195,3 +196,22 @@ def test_readers_of_a_topic_that_goes_into_the_bin_are_told_at_once() -> None:
         second.cancel()
 
     Brokers(1, topic(), topic("others")).run(story)
+
+
+def test_credit_of_batches_that_a_rate_refuses_comes_back_though_the_client_is_silent_by_then() -> None:
+    async def story(brokers: Brokers) -> None:
+        await brokers.put_tenant(quotas=admin_pb2.TenantQuotas(produce_bytes_per_s=20_000))
+        producing, size, results = await brokers.producing(), len(LOTS), list[int]()
+        await producing.hear()
+        begun_with = producing.credit
+        assert begun_with >= size
+        count = min(12, begun_with // size)
+        for _ in range(count):
+            await producing.begin(LOTS)
+        async with asyncio.timeout(300):
+            while len(results) < count or producing.credit < begun_with + count * size:
+                results += [result.error for result in await producing.hear()]
+        assert set(results) <= {0, ErrorCode.THROTTLED} and ErrorCode.THROTTLED in results
+        assert producing.credit == begun_with + count * size
+
+    Brokers(1, topic(), timings=replace(TIMINGS, session_ttl_ms=30_000)).run(story)
