@@ -254,6 +254,24 @@ def test_a_queue_that_is_given_up_fails_all_that_waits_and_keeps_nothing() -> No
     assert queue.idle and not queue.in_flight and queue.open is None
 
 
+@pytest.mark.parametrize(
+    ("failure", "blocked_by", "note"),
+    [
+        (None, None, ""),
+        (REFUSAL, None, "; blocked by NotLeader: elsewhere"),
+        (None, errors.Throttled("slow"), "; blocked by Throttled: slow"),
+        (REFUSAL, errors.Throttled("slow"), "; blocked by NotLeader: elsewhere"),
+    ],
+)
+def test_a_batch_says_what_blocks_it_its_own_refusal_before_its_partitions(
+    failure: errors.PenstockError | None, blocked_by: errors.PenstockError | None, note: str
+) -> None:
+    queue = queue_of()
+    batch = add(queue)
+    batch.failure, queue.blocked_by = failure, blocked_by
+    assert batch.blocked_note == note
+
+
 # -- slowed -------------------------------------------------------------------------------------------------
 
 
