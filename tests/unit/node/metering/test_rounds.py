@@ -165,6 +165,12 @@ def test_a_partition_at_rest_is_read_once_an_hour(metered: Metered) -> None:
     assert hourly == [("HOURLY", 0)]
 
 
+def test_a_partition_at_rest_is_read_in_the_very_round_in_which_its_hour_is_over(metered: Metered) -> None:
+    assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
+    assert metered.round_after(HOUR_MS - 60_000) == []
+    assert metered.round_after(60_000) == [("HOURLY", 0)]
+
+
 def test_a_partition_that_is_led_again_is_read_again(metered: Metered) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     assert metered.round_after(1_000) == []
