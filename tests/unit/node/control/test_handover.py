@@ -1,6 +1,7 @@
 """A planned end of a leadership: it moves when the other one has everything, or it stays and goes on; and why."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -89,6 +90,10 @@ class Leading(Members):
         ]
 
 
+HANDLES = itertools.count(1)
+"""Of opens, each newer than all before it."""
+
+
 def moves(*numbers: int, to: int = OTHER, leader_epoch: int = 1) -> list[LeaderMove]:
     return [
         LeaderMove(where=where(number), leader=ME, leader_epoch=leader_epoch, to=BrokerId(to))
@@ -104,11 +109,13 @@ def holds(replica: Replica, follower: BrokerId, end: int | None = None) -> None:
         leading.leader_epoch,
         Position(log_end_offset=end, durable_end_offset=end, last_epoch=NO_EPOCH),
     )
+    handle = next(HANDLES)
     leading.follower_opened(
-        follower, REGISTERED, 1, position, 0.0, leader_epoch=epoch, registered_epoch=REGISTERED,
+        follower, REGISTERED, 1, position, 0.0, handle=handle, leader_epoch=epoch,
+        partition_epoch=leading.record.partition_epoch, registered_epoch=REGISTERED,
         epoch_lookup=replica.log.end_offset_for_epoch, stored_from=0,
     )  # fmt: skip
-    leading.follower_acked(follower, REGISTERED, end, end, 0.0, leader_epoch=epoch)
+    leading.follower_acked(follower, REGISTERED, end, end, 0.0, handle=handle, leader_epoch=epoch)
     replica.carry_out()
 
 
