@@ -79,6 +79,7 @@ class DeclaredLosses:
         """While this broker is the controller: elect where all last known replicas are back (RL47)."""
         looked_at = -1
         waiting: list[TopicPartition] = []
+        begin = 0
         while True:
             await asyncio.sleep(self._config.timings.heartbeat_ms / 1000)
             if not self._seated():
@@ -87,8 +88,12 @@ class DeclaredLosses:
             if self._image.revision != looked_at:
                 looked_at, waiting = self._image.revision, waiting_in(self._image)
             if waiting:
+                # In turn: some may wait for ever, for a replica that is damaged or gone.
+                begin = begin if begin < len(waiting) else 0
+                asked = waiting[begin : begin + _PARTITIONS_PER_CALL]
+                begin += len(asked)
                 try:
-                    await self._elect(waiting[:_PARTITIONS_PER_CALL])
+                    await self._elect(asked)
                 except _TROUBLE:
                     pass
                 looked_at = -1

@@ -16,6 +16,7 @@ from data_plane.metadata import broker_records
 from data_plane.metadata.losses import LossKind, LossRecord
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import Change, Compare, Delete, OutcomeUnknown, StoreUnavailable, TxnResult
+from data_plane.node.control import declared_losses
 from data_plane.node.control.declared_losses import DeclaredLosses
 from data_plane.node.ports import CallFailed
 from data_plane.node.replicas.replica import Replica
@@ -220,6 +221,22 @@ def store_of(losing: Losing, number: int) -> Faulty:
     store: Any = losing[number].store
     assert isinstance(store, Faulty)
     return store
+
+
+@pytest.mark.pure
+def test_many_partitions_that_wait_for_ever_keep_no_later_one_from_a_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Broker 3 has lost its replicas of the first three of five partitions; two are asked about at once."""
+    monkeypatch.setattr(declared_losses, "_PARTITIONS_PER_CALL", 2)
+
+    async def story(losing: Losing) -> None:
+        for number in range(3):
+            del losing.replicas[3, number]
+        losing.elect()
+        await losing.until(lambda: losing.leaders == [NO_BROKER, NO_BROKER, NO_BROKER, 3, 3], 10)
+
+    Losing([{2: 4, 3: 6}] * 5).play(story)
 
 
 def test_a_broker_that_was_fenced_since_it_answered_does_not_lead_by_that_answer() -> None:
