@@ -67,6 +67,7 @@ async def _nothing(*_: object) -> None:
     """Done wrong: it is left out."""
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize(
     ("plan", "target", "wrong", "violated"),
     [

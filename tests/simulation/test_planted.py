@@ -8,6 +8,9 @@ from tests.simulation.finders import CrashStates, Finder, Seeds
 from tests.simulation.planted import look
 from tests.simulation.planted_bugs import BUGS
 
+# A bug is planted in a module, which a compiled one that calls it does not ask.
+pytestmark = pytest.mark.pure
+
 _SLOW_MODELS = ("own epoch's end ignored when truncating", "truncate to the watermark", "no divergence seen")
 _SIMULATED = (
     "acknowledged before the leader's sync",
