@@ -43,7 +43,7 @@ def first_of_each(stored: list[Stored], share: float) -> list[Stored]:
     return [one for one in stored if one.offset < int(sizes[one.partition] * share)]
 
 
-@pytest.mark.drawn(shares=2, family="histories of usage")
+@pytest.mark.drawn(shares=3, family="histories of usage")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_all(
     seed: int,
