@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 
 def cores(_: int) -> str:
-    """Those of the process that calls it: a worker."""
+    """A worker calls it and says which cores it runs."""
     from penstock.build import CORES as ITS_CORES
 
     return ITS_CORES
