@@ -24,13 +24,9 @@ AS_TESTED := PYTHONPATH=$(CURDIR)/build/compiled-for-tests PYTHONSAFEPATH=1
 RUN := $(if $(filter 1,$(COMPILED)),$(COMPILE) && $(AS_COMPILED),$(if $(COMPILED),PENSTOCK_CORES=same))
 # What runs needs less than what tests: no browser, no shells, no tools of developers.
 RUNNING := .venv/.running-packages-ready .venv/.running-lock-ready .venv/.project-ready
-# What runs on compiled cores: what reaches a compiled module, and of what starts processes the shortest that sends,
-# reads and commits through each surface. Of the tests of cores pure Python runs a third, drawn by the run's seed.
-CORE_TESTS := $(addprefix tests/properties/,access client groups log metadata metering records replication) \
-	$(addprefix tests/integration/sdk/test_,asyncio.py blocking.py gevent.py real_brokers.py) \
-	$(addprefix tests/unit/,authz client contract controller disk groups log metadata metering node placement records \
-	replication rules throttling)
-COMPILED_TESTS := tests/compiled tests/golden tests/simulation/test_seeds.py $(CORE_TESTS)
+# Tests run on compiled cores, as what people get does, and these files on pure Python as well: what is marked `pure`,
+# which compiled cores leave out, and `both_cores`.
+PURE_TESTS = $(sort $(shell grep -rlE --include='*.py' 'pytest\.mark\.(pure|both_cores)\b' tests))
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 # Tests start Spark many times: with an archive of its classes in half of the processor time.
 CLASSES := .venv/.spark-classes-ready
@@ -53,9 +49,9 @@ check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fas
 	$(BIN)/pytest -q -m "not slow" $(FAST_TESTS)
 
 test: $(READY) $(CLASSES) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
-	TESTED_AGAIN="$(CORE_TESTS)" $(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
 	$(COMPILE) compiled-for-tests
-	$(AS_TESTED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
+	$(AS_TESTED) $(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
+	$(BIN)/pytest --numprocesses $(JOBS) -m "pure or both_cores" $(PURE_TESTS)
 
 compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs sim, bench, cluster and chaos on them
 	$(COMPILE)

@@ -34,7 +34,7 @@ from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE
 
 _OWN_MARK = "penstock-demo"
-LEADS_S = (150.0, 400.0)
+LEADS_S = (110.0, 220.0, 400.0)
 """With a clock of its own: until the first message can be sent, of each attempt. A machine that was too busy for one
 starts over with the next.
 """

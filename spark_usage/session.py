@@ -102,7 +102,8 @@ def start_session(
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ["PYSPARK_PYTHON"] = str(configuration.python or sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    paths = [str(PROJECT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    # Compiled cores are in a folder before the project's own, for workers as for this process.
+    paths = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), str(PROJECT)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ["TZ"] = "UTC"
     if local:

@@ -37,12 +37,11 @@ guardian.guard()
 # Processes that tests start run the cores of the tests, whatever else is compiled.
 os.environ[cores.VARIABLE] = cores.SAME
 
-# A loaded machine is slow, not wrong, so time is left to pytest's own limit. Compiled cores run what pure Python has
-# already run: a few examples show what differs, types and what mypyc makes of them.
+# A loaded machine is slow, not wrong, so time is left to pytest's own limit.
 hypothesis.settings.register_profile(
     "penstock",
     deadline=None,
-    max_examples=1_000 if FULL else 20 if CORES == "compiled" else 100,
+    max_examples=1_000 if FULL else 100,
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
@@ -81,7 +80,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     running = [item for item in items if item.get_closest_marker(others) is None]
     seed = None if FULL else drawing.seed_of(config)
     if seed is not None:
-        drawing.mark_what_runs_again(running, os.environ.get("TESTED_AGAIN", "").split())
         running, left_out = drawing.taken(running, seed)
         config.hook.pytest_deselected(items=left_out)
     items[:] = schedule.in_order(running)

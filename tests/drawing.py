@@ -12,20 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-_AGAIN_SHARES = 3
-
-
-def mark_what_runs_again(items: Iterable[pytest.Item], folders: Sequence[str]) -> None:
-    """Draw a third of the tests in these folders and files, which compiled cores run whole afterwards, but for those
-    that only pure Python runs.
-    """
-    for item in items:
-        file = _file_of(item)
-        if any(file == folder or file.startswith(f"{folder}/") for folder in folders):
-            marked = [item.get_closest_marker(name) for name in ("pure", "drawn")]
-            if marked == [None, None]:
-                item.add_marker(pytest.mark.drawn(shares=_AGAIN_SHARES))
-
 
 def taken(items: list[pytest.Item], seed: int) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """The items that run, and those that this run leaves out; each in their order."""

@@ -87,7 +87,6 @@ def _migrate(folder: Path, database_url: str) -> None:
             **os.environ,
             "PENSTOCK_CONFIG": str(file),
             "DJANGO_SETTINGS_MODULE": "control_plane.settings",
-            "PYTHONPATH": str(ROOT),
         },
         check=True,
         timeout=PATIENCE_S,

@@ -55,19 +55,6 @@ def test_of_a_family_every_second_file_runs_whole_and_every_file_in_time() -> No
     assert all(drawing.taken(alone, seed)[0] == alone for seed in range(20)), "the only file of its family"
 
 
-def test_what_compiled_cores_run_whole_pure_python_runs_a_third_of() -> None:
-    cores: list[Any] = [Case(f"tests/unit/log/test_a.py::test_{number}", None) for number in range(300)]
-    pure: Any = Case("tests/unit/log/test_a.py::test_pure", None, pytest.mark.pure)
-    beside: Any = Case("tests/unit/logging/test_b.py::test_it", None)
-    own: Any = Case("tests/unit/log/test_c.py::test_it", 7)
-    drawing.mark_what_runs_again([*cores, pure, beside, own], ["tests/unit/log"])
-    running, _ = drawing.taken([*cores, pure, beside], seed=1)
-    assert 60 < len(running) - 2 < 140
-    assert pure in running and beside in running
-    mark = own.get_closest_marker("drawn")
-    assert mark is not None and mark.kwargs == {"shares": 7}
-
-
 def test_what_is_named_is_not_drawn(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pytestconfig.option, "randomly_seed", 7, raising=False)
     monkeypatch.setattr(pytestconfig, "args", ["tests"])

@@ -21,6 +21,7 @@ PAGES = [
 ]
 
 
+@pytest.mark.pure  # it reads the text of modules, and compiled ones have none
 def test_the_reference_is_as_the_code_says() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "docs.reference", "--check"],

@@ -25,7 +25,6 @@ from local.free_ports import HOST, free_port
 from tests.control_plane.api.web_process import running_web
 from tests.control_plane.configuration import write
 from tests.integration import servers
-from tests.integration.installed import ROOT
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -160,7 +159,7 @@ def test_commands_use_a_postgresql_over_mutual_tls_and_say_in_one_line_what_is_w
         return subprocess.run(
             [sys.executable, "-m", "control_plane", *arguments],
             cwd=tmp_path,
-            env={**os.environ, config.VARIABLE: str(tmp_path / "config.json"), "PYTHONPATH": str(ROOT)}
+            env={**os.environ, config.VARIABLE: str(tmp_path / "config.json")}
             | {"DJANGO_SETTINGS_MODULE": "control_plane.settings"},
             capture_output=True,
             text=True,

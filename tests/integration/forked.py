@@ -182,7 +182,10 @@ def _become(request: dict[str, Any]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.path[0] = request["folder"]
+    if sys.flags.safe_path:
+        sys.path.append(request["folder"])  # compiled cores come before it
+    else:
+        sys.path[0] = request["folder"]
     sys.argv = [request["start"], *request["arguments"]]
     runpy.run_module(request["start"], run_name="__main__", alter_sys=True)
 

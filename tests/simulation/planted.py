@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from data_plane.testkit.invariants import Invariant
 from tests.simulation.bug import PlantedBug, planted
@@ -47,8 +48,8 @@ class Verdict:
     seconds: float = 0.0
 
 
-def look(bug: PlantedBug, finder: Finder, *, search: bool) -> Verdict:
-    """Plant the bug, look; then look at the same numbers without it."""
+def look(bug: PlantedBug, finder: Finder, *, search: bool, without: bool = True) -> Verdict:
+    """Plant the bug, look; then look at the same numbers without it, where asked to."""
     began = time.perf_counter()
     numbers = range(finder.search_tries) if search else range(finder.first, finder.first + finder.tries)
     found: Found | None = None
@@ -66,7 +67,7 @@ def look(bug: PlantedBug, finder: Finder, *, search: bool) -> Verdict:
                 break
     if found is None:
         failure = f"nothing at {numbers.start} to {numbers.stop - 1}{others}"
-    else:
+    elif without:
         for again in (number,) if search else numbers[: number - numbers.start + 1]:
             clean = finder.attempt(again)
             if clean is not None:

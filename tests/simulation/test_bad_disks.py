@@ -119,6 +119,7 @@ def _whosever_it_is(right: Callable[[Disk, NodeConfig, Rng], Directory]) -> Any:
     return opened
 
 
+@pytest.mark.pure
 def test_a_broker_that_takes_anothers_log_directory_is_found() -> None:
     with planted("data_plane.node.log_directory.directory:open_directory", _whosever_it_is):
         result = Scenario(one_fault(FaultKind.SWAPPED_DIRECTORY, 1)).run()

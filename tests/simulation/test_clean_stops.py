@@ -11,6 +11,8 @@ from data_plane.testkit.medium import CutChoice
 from penstock.contract.topic_settings import Durability
 from tests.simulation.test_cuts import METERED, Period, topic
 
+pytestmark = pytest.mark.pure
+
 FIRST, LATE = 10, 5
 
 

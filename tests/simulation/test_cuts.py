@@ -399,6 +399,7 @@ def test_topics_deleted_in_one_period_and_in_the_next_are_each_in_one_cut() -> N
     Period(METERED, *(topic(name) for name in ("one", "two", "three", "live"))).run(story)
 
 
+@pytest.mark.pure
 def test_a_cut_of_more_partitions_than_one_call_takes_has_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

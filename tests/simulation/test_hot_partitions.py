@@ -133,6 +133,7 @@ def seen_with(hot_producers: int) -> Seen:
     return stories[0].seen
 
 
+@pytest.mark.pure
 @pytest.mark.slow
 def test_a_hot_partition_is_slowed_and_its_neighbours_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, hot = seen_with(0), seen_with(HOT_PRODUCERS)

@@ -78,7 +78,7 @@ def test_a_broker_that_stays_behind_says_that_it_does_not_know() -> None:
         await create(streams)
         with pytest.raises(CallFailed) as refused:
             await described(streams, NEW)
-        assert refused.value.code is ErrorCode.BROKER_UNAVAILABLE and not knows(streams)
+        assert refused.value.code == ErrorCode.BROKER_UNAVAILABLE and not knows(streams)
         assert await described(streams, "orders") == {"orders": 0}, "what it knows it tells"
         assert await described(streams, NEW) == {NEW: 0}
 
@@ -99,7 +99,7 @@ def test_nothing_is_said_not_to_exist_while_the_store_does_not_answer() -> None:
         streams.period.cluster.store.cut(host(streams))
         with pytest.raises(CallFailed) as refused:
             await described(streams, NEW)
-        assert refused.value.code is ErrorCode.BROKER_UNAVAILABLE
+        assert refused.value.code == ErrorCode.BROKER_UNAVAILABLE
         streams.period.cluster.store.heal(host(streams))
         assert await described(streams, NEW) == {NEW: ErrorCode.NOT_FOUND}
 

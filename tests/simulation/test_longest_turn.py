@@ -33,6 +33,8 @@ from penstock.records.build import BatchBuilder
 from quotas.plans import STANDARD
 from tests.simulation.plans import TIMINGS, plan_of
 
+pytestmark = pytest.mark.pure
+
 LINES_A_MS = 10_000
 """What the interpreter of the machine that this was written on runs: 8,000 to 15,000 of the lines in question."""
 LINES_MAX = 150_000

@@ -104,6 +104,7 @@ def test_seals_are_read_above_an_offset_each_time_the_same() -> None:
     run_story(story)
 
 
+@pytest.mark.pure
 def test_proving_reads_have_a_budget_of_their_own_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof_reads, "KIB_PER_MINUTE", 60)
     monkeypatch.setattr(proof_reads, "KIB_AT_ONCE", 12)

@@ -29,6 +29,7 @@ def in_own_process(run: Callable[[Plan], SeedResult], plan: Plan) -> SeedResult:
     return answer.result
 
 
+@pytest.mark.pure
 @pytest.mark.slow
 def test_a_planted_bug_is_found_by_fewer_faults_and_clients_and_by_the_same_invariant() -> None:
     plan = replace(leaders_come_and_go(1), consumers=1, sdk_consumers=1, chaos_s=3.0)

@@ -122,6 +122,7 @@ def _believed(right: Callable[..., Any]) -> Callable[..., Any]:
     return went_back
 
 
+@pytest.mark.pure
 def test_brokers_that_believe_the_old_store_are_found() -> None:
     told = story(0)
     with planted("data_plane.node.membership.trusted_store:StoreWitness.went_back", _believed):

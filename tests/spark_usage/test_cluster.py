@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S, wait_until
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.processes,
-    pytest.mark.drawn(shares=2, family="histories of usage"),
+    pytest.mark.drawn(shares=3, family="histories of usage"),
 ]
 EXECUTOR_WAIT_S = 5
 Digests = dict[str, tuple[str, str]]

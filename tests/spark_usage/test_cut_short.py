@@ -8,7 +8,7 @@ import pytest
 from daemon.data_set_store import MANIFEST
 from tests.spark_usage.conftest import FoldedHours, Pipeline
 
-pytestmark = [pytest.mark.slow, pytest.mark.drawn(shares=2, family="histories of usage")]
+pytestmark = [pytest.mark.slow, pytest.mark.drawn(shares=3, family="histories of usage")]
 NOTHING, HALF = 0, 2
 CUT = (
     ("usage_day", "run=*/*.parquet", NOTHING),

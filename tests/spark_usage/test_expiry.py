@@ -20,7 +20,7 @@ from tests.spark_usage.records import DAY, Stored, Writer, reading
 from tests.spark_usage.sink import Sink, age_unnamed, day_of
 from tests.spark_usage.test_increments import digests
 
-pytestmark = [pytest.mark.slow, pytest.mark.drawn(shares=2, family="histories of usage")]
+pytestmark = [pytest.mark.slow, pytest.mark.drawn(shares=3, family="histories of usage")]
 
 LOGS = 4
 DAYS = 8

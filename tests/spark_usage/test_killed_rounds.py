@@ -25,7 +25,7 @@ from tests.spark_usage.service import PROJECT
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.processes,
-    pytest.mark.drawn(shares=2, family="histories of usage"),
+    pytest.mark.drawn(shares=3, family="histories of usage"),
 ]
 _KILLED_WITHIN_S = 300.0
 SILVER, GOLD = datasets.USAGE_HOUR.name, datasets.USAGE_MINUTE.name

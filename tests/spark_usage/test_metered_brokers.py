@@ -14,7 +14,11 @@ from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.service import Service, service
 from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.processes,
+    pytest.mark.drawn(shares=2, family="from brokers to bills"),
+]
 
 CONNECTIONS_MAX = 3
 """Of a client: one a broker, and there is one client at a time."""

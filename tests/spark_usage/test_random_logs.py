@@ -16,7 +16,7 @@ from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.random_logs import Log, arrivals, random_log
 from tests.spark_usage.records import topic_id
 
-pytestmark = [pytest.mark.slow, pytest.mark.drawn(shares=2, family="histories of usage")]
+pytestmark = [pytest.mark.slow, pytest.mark.drawn(shares=3, family="histories of usage")]
 
 TENANTS = 40
 SEEDS = (20261120, 1, 2, 3, 4) if FULL else (20261120,)

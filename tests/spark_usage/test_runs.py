@@ -154,7 +154,7 @@ def _nearly_in_order(random: Random, logs: list[Log]) -> list[Stored]:
     return stored
 
 
-@pytest.mark.drawn(shares=2, family="histories of usage")
+@pytest.mark.drawn(shares=3, family="histories of usage")
 @pytest.mark.slow
 def test_runs_change_no_digest_in_a_first_round_or_a_later_one(
     make_pipeline: Callable[[str], Pipeline],

@@ -95,10 +95,10 @@ class CutCalls:
                 ends, failed = await self._end_period(wanted, response)
         except TimeoutError:
             # The next call finds what was begun.
-            refusal = errors.BrokerUnavailable(
+            late = errors.BrokerUnavailable(
                 f"cut {wanted.cut_id}: not done within {answer_ms} ms, {self._slow()}; ask again"
             )
-            response.outcome.error, response.outcome.message = refusal.code, refusal.message
+            response.outcome.error, response.outcome.message = late.code, late.message
             return response.SerializeToString()
         except PenstockError as refusal:
             response.outcome.error, response.outcome.message = refusal.code, refusal.message

@@ -14,7 +14,6 @@ from pathlib import Path
 from local.free_ports import free_port
 from tests import migrated
 from tests.control_plane.configuration import write
-from tests.integration.installed import ROOT
 from tests.waiting import PATIENCE_S
 
 
@@ -47,7 +46,6 @@ def running_web(folder: Path, **settings: object) -> Iterator[Web]:
     environment = {
         **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
         "PENSTOCK_CONFIG": str(file),
-        "PYTHONPATH": str(ROOT),
     }
     if "database_url" in settings:
         command = [sys.executable, "-m", "control_plane", "migrate", "-v0", "--skip-checks"]

@@ -33,7 +33,11 @@ from tests.reconcile.folding import Folds, job
 from tests.spark_usage.records import Stored
 from web.proofs import GatheredDocuments
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.drawn(shares=2, family="from brokers to bills"),
+]
 
 PRICED = 3_600
 Record = tuple[int, int, bytes]

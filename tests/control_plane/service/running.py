@@ -30,7 +30,6 @@ from penstock.contract.errors import BrokerUnavailable
 from penstock.rest.client import RestClient
 from tests import migrated
 from tests.integration import servers
-from tests.integration.installed import ROOT
 from tests.waiting import PATIENCE_S, wait_until
 
 _POLL_S = 0.03
@@ -147,7 +146,6 @@ class Service:
         return {
             **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
             "PENSTOCK_CONFIG": str(self.config_file),
-            "PYTHONPATH": str(ROOT),
         }
 
     def command(self, *arguments: str) -> str:

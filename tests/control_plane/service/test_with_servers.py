@@ -11,7 +11,7 @@ from tests.control_plane.service.running import service as started
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.slow,
-    pytest.mark.drawn(shares=2, family="services that lose processes"),
+    pytest.mark.drawn(shares=3, family="services that lose processes"),
 ]
 
 

@@ -1,6 +1,6 @@
 """Every form and parameter of the console against hostile text: a page in answer, the text shown as text, no fault.
 
-A field and an address meet four of the texts in a run, by chance, and all of them under FULL=1.
+A field and an address meet two of the texts in a run, by chance, and all of them under FULL=1.
 """
 
 import re
@@ -277,7 +277,7 @@ def test_every_form_asks_for_its_token(house: House) -> None:
     for client in (signed_in(house, csrf=True), Client(enforce_csrf_checks=True)):
         client.cookies["penstock-csrf"] = "Q" * 32
         for address, fields in forms.items():
-            for token in (None, "", "a" * 64, "b" * 32):
+            for token in some_of((None, "", "a" * 64, "b" * 32), 2):
                 given = {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
                 given |= {} if token is None else {"csrfmiddlewaretoken": token}
                 response = client.post(address, given)
@@ -303,7 +303,7 @@ def test_hostile_text_in_any_field_of_any_form_is_answered_with_a_page(house: Ho
         )
         known = SimpleCookie() if stranger else signed_in(house).cookies
         for field in [name for name in fields if name != "csrfmiddlewaretoken"]:
-            for text in some_of(list(HOSTILE.values()), 4):
+            for text in some_of(list(HOSTILE.values()), 2):
                 counters().forget_all()
                 raw = text.encode("utf-8", "surrogateescape")
                 body = "&".join(
@@ -337,7 +337,7 @@ def test_hostile_text_in_any_address_and_parameter_is_answered_with_a_page(house
     assert {"q", "before", "days", "name", "invited", "topics", "credits"} <= set(names)
     for pattern in urlpatterns:
         arguments = _arguments(house, str(pattern.pattern))
-        for text in some_of(list(HOSTILE.values()), 4):
+        for text in some_of(list(HOSTILE.values()), 2):
             raw = quote(text[:5_000].encode("utf-8", "surrogateescape"), safe="")
             for position in range(len(arguments)):
                 address = reverse(f"web:{pattern.name}", args=arguments)

@@ -1,4 +1,7 @@
-"""Every page: accessible, without complaint, within the width of a phone; light and dark."""
+"""Every page: accessible, without complaint, within the width of a phone; light and dark.
+
+A run looks at a page in the width of a phone or of a desk, by chance, and in both under FULL=1.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -8,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 import penstock
+from tests.control_plane.hostile import some_of
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 from tests.waiting import PATIENCE_S
@@ -25,14 +29,12 @@ PAGES = (
     *("/people", "/invite"),
 )
 EMPTY = ("", "/topics", "/groups", "/keys", "/usage", "/invoices")
-WAYS: tuple[tuple[int, Literal["light", "dark"], Sequence[str]], ...] = (
-    (1440, "light", ()),
-    (1440, "dark", COLOURS),
-    (390, "dark", ()),
-    (390, "light", COLOURS),
+WIDTHS: tuple[tuple[int, Sequence[tuple[Literal["light", "dark"], Sequence[str]]]], ...] = (
+    (1440, (("light", ()), ("dark", COLOURS))),
+    (390, (("dark", ()), ("light", COLOURS))),
 )
-"""Width of the window, theme, and rules to look by (none named: all); another theme of the same width differs in its
-colours alone.
+"""Width of the window, and the themes in it with the rules to look by (none named: all); another theme of the same
+width differs in its colours alone.
 """
 OPERATORS = ("/operator", "/operator/partitions", "/operator/tenants")
 
@@ -60,10 +62,10 @@ def look(visitor: Visitor, path: str) -> None:
     examine(visitor.page)
 
 
-def look_in_all_ways(visitor: Visitor, path: str) -> None:
-    """Open the page once, and examine it in each width and theme: what differs between them is style alone."""
+def look_in_both_themes(visitor: Visitor, path: str) -> None:
+    """Open the page once, and examine it as `examine_in_both_themes` does."""
     opened(visitor, path)
-    examine_in_all_ways(visitor.page)
+    examine_in_both_themes(visitor.page)
 
 
 def opened(visitor: Visitor, path: str) -> None:
@@ -73,45 +75,55 @@ def opened(visitor: Visitor, path: str) -> None:
 
 def examine(page: Page, how: str = "", only: Sequence[str] = ()) -> None:
     where = f"{page.url} {how}"
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
-        f"{where}: wider than the window"
-    )
+    fits(page, where)
     assert serious(page, only) == [], where
 
 
-def examine_in_all_ways(page: Page) -> None:
-    for width, theme, only in WAYS:
+def fits(page: Page, where: str) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        f"{where}: wider than the window"
+    )
+
+
+def examine_in_both_themes(page: Page) -> None:
+    """In one of the widths, or both in the long form, and each theme: what differs between them is style alone. In
+    each width it fits into the window.
+    """
+    drawn = some_of(WIDTHS, 1)
+    for width, themes in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
-        # No motion: colours are looked at when they have changed, not on the way.
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-        assert (page.evaluate("innerWidth"), dark) == (width, theme == "dark")
-        examine(page, f"{width} {theme}", only)
+        fits(page, f"{page.url} {width}")
+        for theme, only in themes if (width, themes) in drawn else ():
+            # No motion: colours are looked at when they have changed, not on the way.
+            page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+            assert (page.evaluate("innerWidth"), dark) == (width, theme == "dark")
+            examine(page, f"{width} {theme}", only)
 
 
 def test_every_door_and_empty_page_is_accessible_and_fits(new_visitor: NewVisitor) -> None:
     visitor = new_visitor()
     for path in DOORS:
-        look_in_all_ways(visitor, path)
+        look_in_both_themes(visitor, path)
     visitor.sign_up()
     for path in EMPTY:
-        look_in_all_ways(visitor, f"/t/{visitor.tenant}{path}")
+        look_in_both_themes(visitor, f"/t/{visitor.tenant}{path}")
 
 
 def test_every_page_is_accessible_and_fits(visitor: Visitor, service: Service) -> None:
     visitor.make_topic("orders")
     text = visitor.make_key("a program")
-    examine_in_all_ways(visitor.page)
+    examine_in_both_themes(visitor.page)
     with penstock.Client(bootstrap=service.bootstrap, api_key=text) as client:
         with client.producer() as producer:
             producer.send("orders", b'{"a": 1}', key=b"k").result(timeout=PATIENCE_S)
         with client.consumer("orders", group="workers") as consumer:
             assert consumer.poll(timeout=PATIENCE_S)
     for path in PAGES:
-        look_in_all_ways(visitor, f"/t/{visitor.tenant}{path}")
+        look_in_both_themes(visitor, f"/t/{visitor.tenant}{path}")
     visitor.here("/topics/orders/messages?at=beginning")
     visitor.page.locator("details.message summary").first.click()
-    examine_in_all_ways(visitor.page)
+    examine_in_both_themes(visitor.page)
 
 
 def test_the_longest_names_fit(visitor: Visitor) -> None:

@@ -1,4 +1,7 @@
-"""Every command and every line of Python in the README and the guides does what the page says, in the page's order."""
+"""Every command and every line of Python in the README and the guides does what the page says, in the page's order.
+
+A run takes the README and a third of the guides, by its seed, and all of them under FULL=1.
+"""
 
 import re
 import subprocess
@@ -36,7 +39,13 @@ def test_every_block_is_run_or_says_why_it_is_not(page: Path) -> None:
 
 @pytest.mark.processes
 @pytest.mark.slow
-@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=() if page == PAGES[0] else pytest.mark.drawn(shares=3))
+        for page in RUNNABLE
+    ],
+)
 def test_a_page_works_as_it_is_written(page: Path, reader: Reader) -> None:
     more: dict[str, str] = {}
     if page.name == CALLS_REST:

@@ -11,6 +11,8 @@ from penstock.contract.api_keys import (
     parse_api_key,
 )
 
+pytestmark = pytest.mark.both_cores
+
 FROZEN = [
     (
         "dev",

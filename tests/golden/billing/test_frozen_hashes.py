@@ -12,6 +12,8 @@ from penstock.contract.errors import InvalidRequest
 from .documents import CREDIT_NOTE, ENTRY, INVOICE, PRICES
 from .documents_2 import CREDIT_NOTE_2, INVOICE_2, PRICES_2
 
+pytestmark = pytest.mark.both_cores
+
 PREVIOUS = "12" * 32
 FROZEN_CHAIN = "68ad9023a11c0d35350c51109ac78364b93ca63cfe6817160d53b07375a61aee"
 

@@ -22,6 +22,8 @@ from data_plane.groups.records import (
 )
 from penstock.contract.ids import TopicId, TopicPartition
 
+pytestmark = pytest.mark.both_cores
+
 TOPIC = TopicId(bytes(range(16)))
 HEX = "000102030405060708090a0b0c0d0e0f"
 

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from tests.unit.groups.setup import Places, Running, partition
+
+pytestmark = pytest.mark.both_cores
 
 
 def numbers(places: Places) -> str:

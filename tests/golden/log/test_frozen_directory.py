@@ -8,6 +8,8 @@ import hashlib
 import sys
 from pathlib import Path
 
+import pytest
+
 from data_plane.disk.port import APPENDED_BLOCK_BYTES
 from data_plane.log import layout
 from data_plane.testkit.disk import SimDisk
@@ -16,6 +18,8 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.odometer import Odometer
 from tests.unit.log.batches import NOW_MS, made_batch, with_header
 from tests.unit.log.miniature import Miniature
+
+pytestmark = pytest.mark.both_cores
 
 FOLDER = Path(__file__).parent / "directory"
 SETTINGS = TopicSettings(replication=1, min_insync_replicas=1, segment_ms=39_000, index_interval_bytes=100)

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from penstock.receipts import read_receipts
 from penstock.receipts.format import pack_header, pack_records
 from penstock.receipts.spans import SpanKey, Spans
+
+pytestmark = pytest.mark.both_cores
 
 FROZEN = Path(__file__).parent / "receipts.bin"
 ORDERS, SIZES = bytes(range(16)), bytes(range(16, 32))

@@ -17,6 +17,8 @@ from penstock.records.seal import Seal, SegmentDigest, pack_seal, unpack_seal
 from penstock.records.stamp import Stamp, StampFlag, pack_stamp, stamp_seed, unpack_stamp
 from penstock.rules.odometer import Odometer
 
+pytestmark = pytest.mark.both_cores
+
 FILES = Path(__file__).parent
 HERE = TopicPartition(TopicId(bytes.fromhex("000102030405060708090a0b0c0d0e0f")), 3)
 SEED = stamp_seed(HERE)

@@ -91,7 +91,7 @@ def test_what_is_no_frame_ends_its_stream_with_the_reason(
 ) -> None:
     make, reason = BROKEN[broken]
     ended = end_after(cluster, tenant, method, make(STREAMS[method]))
-    assert ended.code is ErrorCode.INVALID_REQUEST
+    assert ended.code == ErrorCode.INVALID_REQUEST
     assert ended.status is (grpc.StatusCode.INVALID_ARGUMENT if method in CLIENT_STREAMS else None)
     assert reason in ended.message
 
@@ -126,7 +126,7 @@ def test_a_kind_of_another_stream_ends_it_by_name(
     cluster: Brokers, tenant: Tenant, method: str, kind: FrameKind
 ) -> None:
     ended = end_after(cluster, tenant, method, pack_frame(kind, b""))
-    assert ended.code is ErrorCode.INVALID_REQUEST
+    assert ended.code == ErrorCode.INVALID_REQUEST
     assert ended.message.startswith(f"frame kind {kind.name} has no place on a ")
 
 
@@ -161,7 +161,7 @@ def test_a_bad_frame_ends_no_other_stream_of_the_same_key(cluster: Brokers, tena
         assert producing.produce(topic_id, 0, batch_of(b"before")).error == 0
         with ProduceWire(address, tenant.api_key) as broken:
             broken.send(b"no frame")
-            assert broken.end().code is ErrorCode.INVALID_REQUEST
+            assert broken.end().code == ErrorCode.INVALID_REQUEST
         assert producing.produce(topic_id, 0, batch_of(b"after")).error == 0
         stored = b""
         while b"after" not in stored:
@@ -184,7 +184,7 @@ def test_bytes_beyond_the_credit_end_the_stream_and_are_not_kept(cluster: Broker
         for _ in range(4):
             wire.put([(topic_id, 0, batch)])
         ended = wire.end()
-    assert ended.code is ErrorCode.INVALID_REQUEST
+    assert ended.code == ErrorCode.INVALID_REQUEST
     assert ended.message.endswith("bytes sent beyond the credit granted")
     with cluster.client(tenant) as client, client.producer() as producer:
         assert producer.send("overdrawn", b"the next one").result(PATIENCE_S).offset == 3
@@ -206,7 +206,7 @@ def test_more_partitions_than_a_frame_may_name_end_the_stream_at_once(
 ) -> None:
     head = b"\x0a\x00" * (limits.FRAME_HEAD_BYTES_MAX // 2)
     ended = end_after(cluster, tenant, methods.CONSUME, pack_frame(kind, head))
-    assert ended.code is ErrorCode.INVALID_REQUEST
+    assert ended.code == ErrorCode.INVALID_REQUEST
     assert "partitions in one frame, at most " in ended.message
 
 
@@ -273,6 +273,6 @@ def test_a_broker_cannot_speak_for_another(cluster: Brokers, tenant: Tenant) -> 
         with RawPeer(cluster.spec.broker(1).peer_address, method, cluster.as_broker(2)) as stream:
             stream.send(frame)
             ended = stream.end()
-        assert ended.code is ErrorCode.FORBIDDEN
+        assert ended.code == ErrorCode.FORBIDDEN
         assert ended.message.endswith("/broker/2 speaks for broker 3, which it is not")
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))

@@ -136,7 +136,7 @@ def test_a_broker_with_little_room_refuses_to_write_and_all_else_goes_on(filling
         filling.ballast.leave(SOFT_BYTES // 2)
         cluster.wait_until("writes are refused", filling.refused)
         code, message = filling.produce(HERE, b"x")
-        assert code is ErrorCode.DISK_FULL
+        assert code == ErrorCode.DISK_FULL
         assert message.startswith("filling-0: the disk has ")
         assert message.endswith(f" bytes free, {SOFT_BYTES} required for writes")
         hasty = client.producer(linger_ms=0, delivery_timeout_ms=1_000)
@@ -194,7 +194,7 @@ def test_due_retention_makes_room_first_then_nothing_is_written_at_all_and_a_bal
     filling.ballast.leave(HARD_BYTES // 2)
     cluster.wait_until("nothing is written", lambda: cluster.metric(FULL, "penstock_disk_read_only") == 1)
     code, message = filling.produce_needed(b"x")
-    assert code is ErrorCode.DISK_FULL and message.startswith("needed-0: the disk has ")
+    assert code == ErrorCode.DISK_FULL and message.startswith("needed-0: the disk has ")
     cluster.wait_until(
         "an operator is told", lambda: '"disk": "the disk has' in cluster.http(FULL, "/readyz")[1]
     )
@@ -229,7 +229,7 @@ def test_a_broker_without_any_room_loses_nothing_serves_reads_and_comes_back_int
             producer.send(TOPIC, b"before", partition=partition).result(PATIENCE_S)
         filling.ballast.leave(16 * limits.KIB)
         code, message = filling.produce_needed(large)
-        assert code is ErrorCode.DISK_FULL
+        assert code == ErrorCode.DISK_FULL
         assert message.startswith("needed-0: ")
         assert message.endswith("nothing was written, free space required")
         kept = producer.send(NEEDED, large)

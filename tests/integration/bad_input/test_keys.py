@@ -85,7 +85,7 @@ def test_a_call_without_a_key_is_refused(cluster: Brokers) -> None:
     for metadata in ((), ((methods.AUTHORIZATION, "Basic dXNlcjpwYXNz"),)):
         with pytest.raises(Refused, match="no 'Bearer <api key>' was sent") as refused:
             call(cluster.bootstrap[0], methods.METADATA, b"", pb.MetadataResponse, metadata)
-        assert refused.value.code is ErrorCode.UNAUTHENTICATED
+        assert refused.value.code == ErrorCode.UNAUTHENTICATED
 
 
 def test_a_key_that_is_revoked_is_refused_on_open_streams(cluster: Brokers, tenant: Tenant) -> None:
@@ -102,7 +102,7 @@ def test_a_key_that_is_revoked_is_refused_on_open_streams(cluster: Brokers, tena
         producing.put([(topic_id, 0, batch_of(b"after"))])
         refused = producing.end()
     for refusal in (ended, refused):
-        assert refusal.code is ErrorCode.UNAUTHENTICATED
+        assert refusal.code == ErrorCode.UNAUTHENTICATED
         assert refusal.message == "the API key was revoked or has expired"
     with cluster.client(tenant) as client, client.consumer(["revoked"]) as consumer:
         assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"before"]
@@ -176,7 +176,7 @@ def test_the_internal_listener_refuses_those_whom_the_table_does_not_name(
             with pytest.raises(Refused) as refused:
                 call(broker.internal_address, method, request, admin_pb2.Outcome, who)
             if said:
-                assert refused.value.code is ErrorCode.UNAUTHENTICATED
+                assert refused.value.code == ErrorCode.UNAUTHENTICATED
                 assert refused.value.message.startswith(said)
             else:
                 assert refused.value.status is grpc.StatusCode.UNAVAILABLE
@@ -189,7 +189,7 @@ def test_the_peer_listener_takes_streams_of_brokers_alone(cluster: Brokers, role
             with RawPeer(broker.peer_address, method, cluster.issued(role)) as stream:
                 stream.send(beat())
                 ended = stream.end()
-            assert ended.code is ErrorCode.UNAUTHENTICATED
+            assert ended.code == ErrorCode.UNAUTHENTICATED
             assert ended.message == f"{role} may not call {method}: broker required"
 
 

@@ -57,7 +57,7 @@ def test_a_request_for_too_many_things_is_refused_with_the_limit(
     cluster: Brokers, tenant: Tenant, method: str
 ) -> None:
     refused = ask(cluster, tenant, method, b"\x0a\x00" * (limits.FRAME_HEAD_BYTES_MAX // 2))
-    assert refused.code is ErrorCode.LIMIT_EXCEEDED
+    assert refused.code == ErrorCode.LIMIT_EXCEEDED
     assert refused.message.endswith(
         f"in one request, at most {limits.FRAME_ENTRIES_MAX} allowed; send several"
     )

@@ -14,7 +14,7 @@ from tests.conftest import FULL
 from tests.integration.chaos.trial import ENDED, chaos, history_of, needs_hosts
 from tests.waiting import PATIENCE_S
 
-pytestmark = [*needs_hosts, pytest.mark.drawn(shares=2, family="services that lose processes")]
+pytestmark = [*needs_hosts, pytest.mark.drawn(shares=3, family="services that lose processes")]
 
 PLANS = {"short": 5, "rounds": 30} if FULL else {"short": 5}
 """Plan -> faults."""

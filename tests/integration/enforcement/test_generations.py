@@ -162,5 +162,5 @@ def test_a_broker_asked_for_a_revision_that_it_has_not_seen_waits_and_then_answe
             pb.DescribeClusterResponse,
             cluster.operator,
         )
-    assert refused.value.code is ErrorCode.BROKER_UNAVAILABLE
+    assert refused.value.code == ErrorCode.BROKER_UNAVAILABLE
     assert 1.5 < time.monotonic() - began < 60

@@ -31,7 +31,7 @@ from tests.waiting import PATIENCE_S
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.slow,
-    pytest.mark.drawn(shares=2, family="services that lose processes"),
+    pytest.mark.drawn(shares=3, family="services that lose processes"),
 ]
 
 

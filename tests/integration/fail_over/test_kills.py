@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.processes,
     pytest.mark.slow,
     pytest.mark.timeout(1_800),
-    pytest.mark.drawn(shares=2, family="services that lose processes"),
+    pytest.mark.drawn(shares=3, family="services that lose processes"),
 ]
 
 

@@ -31,7 +31,7 @@ from tests.waiting import PATIENCE_S, wait_until
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.processes,
-    pytest.mark.drawn(shares=2, family="services that lose processes"),
+    pytest.mark.drawn(shares=3, family="services that lose processes"),
 ]
 
 _DATA_SET = "usage_hour"

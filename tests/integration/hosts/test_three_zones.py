@@ -13,7 +13,7 @@ from chaos.history_lines import lines
 from hosts.ground import ZONES
 from tests.integration.chaos.trial import ENDED, chaos, history_of, needs_hosts
 
-pytestmark = [*needs_hosts, pytest.mark.drawn(shares=2, family="services that lose processes")]
+pytestmark = [*needs_hosts, pytest.mark.drawn(shares=3, family="services that lose processes")]
 LIMIT_S = 400
 
 

@@ -24,6 +24,8 @@ from tests.integration.sdk.fake_brokers import FakeBrokers
 from tests.unit.client.test_truncated_answers import Truncation
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.both_cores
+
 ROOT = Path(__file__).parents[3]
 
 LEFT_FOR_SILENCE_S = STALL_MS / 2_000

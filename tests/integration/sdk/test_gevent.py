@@ -4,8 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.integration.sdk.fake_brokers import FakeBrokers
 from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.both_cores
 
 PROGRAM = Path(__file__).with_name("under_gevent.py")
 

@@ -17,7 +17,7 @@ from penstock.contract.topic_settings import TopicSettings
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.both_cores, pytest.mark.processes]
 
 
 @pytest.fixture(scope="module")

@@ -27,10 +27,12 @@ class Release:
         return [sys.executable, *arguments]
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Its code comes before the installed project, which is this tree."""
+        """The code of the release before comes before the installed project, which is this tree. What runs this tree's
+        runs the cores of the tests.
+        """
         return {
             **processes.own_environment(),
-            "PYTHONPATH": str(self.tree),
+            **({} if self.tree == ROOT else {"PYTHONPATH": str(self.tree)}),
             "PYTHONUNBUFFERED": "1",
             **more,
         }

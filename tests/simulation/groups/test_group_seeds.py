@@ -67,6 +67,7 @@ def live_short(seed: int) -> Life | str:
     return live(seed)
 
 
+@pytest.mark.pure
 def test_nothing_is_forgotten_when_logs_are_kept_short(full: bool) -> None:
     shortened = 0
     for answer in run_forked(live_short, range(1, 51) if full else SEEDS, jobs=2, wall_s_max=300.0):
@@ -135,6 +136,7 @@ def test_an_acknowledged_commit_outlives_its_coordinator() -> None:
     assert scripted(nothing) == ""
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("rule", PLANTED)
 def test_a_planted_bug_is_found(rule: str) -> None:
     assert "was acknowledged" in scripted(partial(plant, *PLANTED[rule]))
@@ -164,10 +166,12 @@ def cut_before_it_is_committed() -> None:
     GroupPartition._keep_short = hasty  # type: ignore[method-assign]
 
 
+@pytest.mark.pure
 def test_an_offset_committed_long_ago_outlives_the_log_it_was_written_to() -> None:
     assert scripted(keep_logs_very_short, ShortenedLog) == ""
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("bug", [rewrite_without_offsets, cut_before_it_is_committed])
 def test_a_log_cut_off_before_all_is_written_anew_is_found(bug: Callable[[], None]) -> None:
     assert "was acknowledged" in scripted(bug, ShortenedLog)

@@ -42,7 +42,7 @@ def test_who_is_too_late_starts_over_from_nothing_with_more_time(
 ) -> None:
     made, leads, found = demo(tmp_path / "demo", monkeypatch, 1)
     assert made.run() == ("summary", [])
-    assert leads == list(LEADS_S) == sorted(LEADS_S)
+    assert leads == list(LEADS_S[:2]) and [*LEADS_S] == sorted(LEADS_S)
     assert found[1] == found[0]
 
 

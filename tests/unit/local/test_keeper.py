@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from local import guardian
+from local import cores, guardian
 from tests.integration.installed import ROOT
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -41,7 +41,7 @@ class Supervised:
         program.write_text(_SUPERVISOR)
         self.first = subprocess.Popen(
             [sys.executable, str(program), str(self._lives)],
-            env={"PYTHONPATH": str(ROOT), **guardian.mark()},
+            env={"PYTHONPATH": str(ROOT), **cores.inherited(), **guardian.mark()},
             start_new_session=True,
         )
 

@@ -25,6 +25,7 @@ def share(number: int, *, rewritten: bool) -> Iterator[Alteration]:
 
 
 @pytest.mark.slow
+@pytest.mark.drawn(shares=2)
 @pytest.mark.parametrize("number", range(_SHARES))
 def test_every_value_of_every_document_that_is_altered_is_noticed(number: int) -> None:
     unnoticed = [one.name for one in share(number, rewritten=False) if not is_due(one, verdict_of(one))]
