@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from penstock.client.producing.batch import ProducerBatch
-from penstock.client.producing.delivery import BatchDelivery, Receipt, add_done_callback
-from penstock.contract.errors import PenstockError, TimedOut
+from penstock.client.producing.delivery import BatchDelivery, Receipt, add_done_callback, run_callbacks
+from penstock.contract.errors import ConfigurationError, PenstockError, TimedOut
+
+
+class _Serving(threading.local):
+    """In each thread: whether it runs callbacks for the client now."""
+
+    callbacks = False
+
+
+_serving = _Serving()
 
 
 class Delivery(BatchDelivery, eq=False, gc=False):
@@ -34,7 +43,8 @@ class Delivery(BatchDelivery, eq=False, gc=False):
         """Call `callback(delivery)` when the outcome is known: now if it is, else soon after, in a thread
         of the client.
 
-        Keep it short: that thread serves all messages. What it raises is logged.
+        Keep it short: that thread serves all messages. What it raises is logged, `SystemExit` too. It may send, and
+        may not wait: a call that would have to raises `ConfigurationError`.
         """
         add_done_callback(self._batch, partial(_call, callback, self))
 
@@ -51,11 +61,30 @@ def outcomes_missing(batches: Sequence[ProducerBatch], timeout: float | None) ->
     pending = [batch for batch in batches if not batch.done]
     if not pending:
         return 0
+    require_outside_callbacks()
     countdown = _Countdown(len(pending))
     for batch in pending:
         add_done_callback(batch, countdown.count)
     countdown.over.wait(timeout)
     return countdown.left
+
+
+def serve_callbacks(batches: Iterable[ProducerBatch]) -> None:
+    """Run what waits for these batches in this thread of the client, without which no other call gets on."""
+    _serving.callbacks = True
+    try:
+        run_callbacks(batches, contained=True)
+    finally:
+        _serving.callbacks = False
+
+
+def require_outside_callbacks() -> None:
+    """Raise `ConfigurationError` where this thread would wait for itself."""
+    if _serving.callbacks:
+        raise ConfigurationError(
+            "a delivery's callback cannot wait: the thread that runs it serves the whole client. Add a callback to the "
+            "other delivery, or wait in a thread of your own"
+        )
 
 
 class _Countdown:

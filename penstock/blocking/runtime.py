@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 from penstock.blocking.channels import Channels
-from penstock.blocking.delivery import outcomes_missing
+from penstock.blocking.delivery import outcomes_missing, require_outside_callbacks, serve_callbacks
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
 from penstock.client.producing.batch import ProducerBatch
@@ -137,6 +137,7 @@ class Runtime:
         left = deadline - now_ms()
         if left <= 0:
             return False
+        require_outside_callbacks()
         if since is None or since == self.changes:
             self.changed.wait(min(left / 1000, _WAIT_S_MAX))
         return True
@@ -223,7 +224,7 @@ class Runtime:
                     return
                 for action in actions:
                     self._perform(action)
-                run_callbacks(batches)
+                serve_callbacks(batches)
         except BaseException as error:
             self._broken(error)
             raise
@@ -295,7 +296,7 @@ class Runtime:
                         core.frame_received(token, frame, now_ms())
                     batches = self.signal()
                 if batches:
-                    run_callbacks(batches)
+                    serve_callbacks(batches)
             message = f"{action.address}: the broker ended the stream (request {request_id})"
         except grpc.RpcError as error:
             code, message = _described(error, action.address, request_id)
@@ -314,7 +315,7 @@ class Runtime:
                 stream.wake.notify()
                 core.stream_lost(token, code, message, now_ms())
             batches = self.signal()
-        run_callbacks(batches)
+        serve_callbacks(batches)
 
     def _frames(self, token: int, stream: _Stream) -> Iterator[bytes]:
         """What grpc's writer thread sends: pulled when it is ready for more, so that frames grow while it
@@ -345,7 +346,7 @@ class Runtime:
                     core.encoded(token, out)
                     batches = self.signal()
                 yield frame
-                run_callbacks(batches)
+                serve_callbacks(batches)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -385,13 +386,13 @@ class Runtime:
             with self.lock:
                 self.core.call_answered(action.token, response, now_ms())
                 batches = self.signal()
-            run_callbacks(batches)
+            serve_callbacks(batches)
 
     def _call_over(self, token: int, code: int | None, message: str) -> None:
         with self.lock:
             self.core.call_failed(token, code, message, now_ms())
             batches = self.signal()
-        run_callbacks(batches)
+        serve_callbacks(batches)
 
     def _broken(self, error: BaseException) -> None:
         """A thread of ours failed in a way it must not: the client stops and says so, rather than hang."""
@@ -406,7 +407,7 @@ class Runtime:
             except Exception:  # callers wait all the same
                 _log.exception("penstock: the client that stops cannot end its streams in order")
             self._let_look_again()
-        run_callbacks(batches)
+        serve_callbacks(batches)
 
     def _request_id(self) -> str:
         return self._random.randbytes(REQUEST_ID_BYTES).hex()

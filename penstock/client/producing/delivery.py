@@ -86,8 +86,10 @@ def remove_done_callback(batch: ProducerBatch, callback: Callable[[], None]) -> 
     return True
 
 
-def run_callbacks(batches: Iterable[ProducerBatch]) -> None:
-    """Run what waits for these batches, in the order it was added. Not under the client's lock."""
+def run_callbacks(batches: Iterable[ProducerBatch], *, contained: bool = False) -> None:
+    """Run what waits for these batches, in the order it was added. Not under the client's lock. `contained`: in a
+    thread of the client, which a callback that ends the program would end in its place.
+    """
     for batch in batches:
         callbacks = batch.callbacks
         while callbacks:
@@ -95,7 +97,7 @@ def run_callbacks(batches: Iterable[ProducerBatch]) -> None:
                 callback = callbacks.pop(0)
             except IndexError:
                 break
-            run_callback(callback)
+            run_callback(callback, contained=contained)
 
 
 def flush_timeout_after(kind: type[BaseException] | None) -> float | None:
@@ -118,9 +120,15 @@ def warn_unacknowledged(batches: Iterable[ProducerBatch], when: str) -> None:
     warnings.warn(f"penstock: {said}", ResourceWarning, stacklevel=2)
 
 
-def run_callback(callback: Callable[[], None]) -> None:
+def run_callback(callback: Callable[[], None], *, contained: bool = False) -> None:
     """A user's callback may fail without harm to others; the log has the failure."""
     try:
         callback()
     except Exception:
         _log.exception("penstock: a delivery's callback failed")
+    except (SystemExit, KeyboardInterrupt):
+        if not contained:
+            raise
+        _log.exception(
+            "penstock: a delivery's callback cannot end the program: a thread of the client runs it"
+        )

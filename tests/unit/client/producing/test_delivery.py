@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.blocking.delivery import Delivery
+from penstock.blocking.delivery import Delivery, outcomes_missing, serve_callbacks
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import (
     add_done_callback,
@@ -15,7 +15,7 @@ from penstock.client.producing.delivery import (
     run_callbacks,
     warn_unacknowledged,
 )
-from penstock.contract.errors import Closed, PenstockError
+from penstock.contract.errors import Closed, ConfigurationError, PenstockError
 
 
 class Batch:
@@ -64,6 +64,45 @@ def test_a_callback_is_taken_back_once_and_not_after_it_was_called() -> None:
     run_callbacks([one])
     assert told == ["second"]
     assert not remove_done_callback(one, second)
+
+
+@pytest.mark.parametrize("ends", [SystemExit(1), KeyboardInterrupt()], ids=["exit", "interrupt"])
+def test_a_callback_that_would_end_the_program_ends_no_thread_of_the_client(
+    ends: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the application's own thread it ends what it would end anywhere."""
+    served, own, calls = batch(), batch(), list[str]()
+
+    def end() -> None:
+        raise ends
+
+    for each in (served, own):
+        add_done_callback(each, end)
+        add_done_callback(each, lambda: calls.append("next"))
+        each.done = True
+    serve_callbacks([served])
+    assert calls == ["next"]
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR and "cannot end the program" in record.getMessage()
+    with pytest.raises(type(ends)):
+        run_callbacks([own])
+
+
+def test_a_callback_that_would_wait_for_its_own_thread_is_refused_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done, pending, known = batch(), batch(), batch()
+    known.done = True
+    calls: list[int] = []
+    add_done_callback(done, lambda: calls.append(outcomes_missing([known], None)))
+    add_done_callback(done, lambda: calls.append(outcomes_missing([pending], None)))
+    done.done = True
+    serve_callbacks([done])
+    assert calls == [0], "what is known is not waited for"
+    (record,) = caplog.records
+    assert record.exc_info is not None and isinstance(record.exc_info[1], ConfigurationError)
+    assert "callback cannot wait" in str(record.exc_info[1])
+    assert outcomes_missing([pending], 0.01) == 1, "elsewhere it waits"
 
 
 def test_a_callback_that_fails_keeps_no_other_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
