@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -58,11 +58,12 @@ def group_list(timeout: float) -> None:
 @click.argument("name")
 @_timeout
 def group_describe(name: str, timeout: float) -> None:
-    """Show a group's members, committed offsets, and how many messages each partition lags."""
+    """Show a group's members, committed offsets, and how many messages each partition lags: those that are still
+    there and not read."""
     with connect() as client:
         described = client.group(name, timeout=timeout)
-        ends = _ends(client, sorted(described.offsets), timeout)
-    partitions = _partitions(described, ends)
+        kept = _kept(client, sorted(described.offsets), timeout)
+    partitions = _partitions(described, kept)
     members = [
         {
             "member": member.member_id,
@@ -245,26 +246,35 @@ def _offsets_at(
                 return dict.fromkeys(places, offset)
 
 
-def _ends(client: Client, places: Sequence[NamedPartition], timeout: float) -> dict[NamedPartition, int]:
+class _Kept(NamedTuple):
+    """Offsets of a log: of its first message that is still there, and of its next one."""
+
+    begin: int
+    end: int
+
+
+def _kept(client: Client, places: Sequence[NamedPartition], timeout: float) -> dict[NamedPartition, _Kept]:
     if not places:
         return {}
     with client.consumer() as consumer:
         consumer.assign(places)
-        return consumer.end_offsets(timeout=timeout)
+        first, following = consumer.beginning_offsets(timeout), consumer.end_offsets(timeout)
+    return {tp: _Kept(first[tp], following[tp]) for tp in places}
 
 
-def _partitions(described: GroupDescription, ends: Mapping[NamedPartition, int]) -> list[dict[str, Any]]:
+def _partitions(described: GroupDescription, kept: Mapping[NamedPartition, _Kept]) -> list[dict[str, Any]]:
     owners = {tp: member.member_id for member in described.members for tp in member.assigned}
     rows: list[dict[str, Any]] = []
     for tp in sorted({*described.offsets, *owners}):
-        committed, end = described.offsets.get(tp), ends.get(tp)
-        lag = None if committed is None or end is None else max(0, end - committed)
+        committed, log = described.offsets.get(tp), kept.get(tp)
+        lag = None if committed is None or log is None else max(0, log.end - max(committed, log.begin))
         rows.append(
             {
                 "topic": tp[0],
                 "partition": tp[1],
+                "begin": None if log is None else log.begin,
                 "committed": committed,
-                "end": end,
+                "end": None if log is None else log.end,
                 "lag": lag,
                 "member": owners.get(tp),
             }
