@@ -33,6 +33,11 @@ class RunningCost:
         return self.charged.total_micro
 
     @property
+    def book_document(self) -> dict[str, Any]:
+        """The price book as its document says it."""
+        return self.book.document()
+
+    @property
     def terms(self) -> Any:
         """As plain JSON."""
         return documents.plain(self.credit.terms)

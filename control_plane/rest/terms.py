@@ -119,7 +119,7 @@ class PricesShape(serializers.Serializer[Any]):
     currency = serializers.CharField(source="book.currency")
     minor_digits = serializers.IntegerField(source="book.minor_digits")
     price_book_sha256 = serializers.CharField(source="book.sha256")
-    price_book = serializers.DictField(source="book.document", help_text="In force for this tenant.")
+    price_book = serializers.DictField(source="book_document", help_text="In force for this tenant.")
     discounts = serializers.ListField(
         child=serializers.DictField(), source="terms.discounts", help_text=_DISCOUNTS
     )
