@@ -20,7 +20,7 @@ from penstock.client.consuming.fetch_position import (
     seek_target,
 )
 from penstock.client.consuming.malformed import OnMalformed, skipped_batch
-from penstock.client.consuming.polling import PolledMessages, TopicWait
+from penstock.client.consuming.polling import POLL_MESSAGES, PolledMessages, TopicWait
 from penstock.client.groups.assignment import RebalanceKind
 from penstock.client.groups.member import CLOSE_MS, PROGRESS_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
@@ -67,14 +67,15 @@ class Consumer:
         self._topic_wait = TopicWait()
         self._kept_loop_ms = 0.0
         self._polled = PolledMessages()
-        self._progressed_ms = float("-inf")
+        self._closing = False
+        self._progress_due_ms = float("-inf")
         self._collector = FetchCollector(
             self._core.next_fetched, self._finished, self._core.unreadable, self._core.malformed, deserializer
         )
 
     # ---- reading ------------------------------------------------------------------------------------------
 
-    async def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
+    async def poll(self, max_messages: int = POLL_MESSAGES, timeout: float | None = 1.0) -> list[Message]:
         """Wait up to `timeout` seconds (None = without limit) for messages. Returns all that are fetched, at most
         `max_messages`, and takes no further batch once those read make 4 MiB uncompressed.
 
@@ -85,7 +86,11 @@ class Consumer:
         then called with the same batch again.
         """
         if self._polled:
-            return self._leftovers(max_messages)
+            self._check()
+            if self._core.member is not None:
+                await self._progressed(self._core.member)
+            if self._polled:
+                return self._polled.take(max_messages)
         return await self._poll(lambda: self._collector.messages(max_messages), timeout)
 
     async def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
@@ -96,34 +101,35 @@ class Consumer:
         return await self._poll(lambda: self._collector.batches(max_batches), timeout)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Message after message, without end; raises as `poll` does."""
+        """Message after message, without end; raises as `poll` does. The one before is done when the next is taken."""
+        left, member, now_ms = self._polled.left, self._core.member, self._runtime.now_ms
         while True:
-            self._polled.begin(await self.poll(timeout=None))
-            messages = iter(self._polled)
-            for message in messages:
-                yield message
-                if self._core.member is not None:
-                    await self._progressed(self._core.member)
-                if iter(self._polled) is not messages:
-                    break  # positions were moved, or partitions given up
+            if not left:
+                await self._poll(self._fill, None)
+            while left:
+                yield left.popleft()
+                if member is not None and now_ms() >= self._progress_due_ms:
+                    await self._progressed(member)
+
+    def _fill(self) -> list[Message]:
+        """For a loop. Within the poll, so that a cancellation finds them taken and kept, or neither."""
+        messages = self._collector.messages(POLL_MESSAGES)
+        self._polled.begin(messages)
+        return messages
 
     async def _progressed(self, member: GroupMember) -> None:
-        """The loop is done with a message and wants the next: a sign of life as a poll is, and the moment to hear what
-        must be given up."""
+        """The application wants more of what was polled: a sign of life, and a moment to hear what it must give up."""
         now = self._runtime.now_ms()
-        if now < self._progressed_ms + PROGRESS_MS and not member.has_news:
-            return
-        self._progressed_ms = now
+        self._progress_due_ms = now + PROGRESS_MS
         member.progressed(now, self._polled.first_offsets())
-        if member.has_news:
+        if not member.has_news:
+            return
+        member.hooks_begin()
+        try:
             await self._tell(member)
-
-    def _leftovers(self, max_messages: int) -> list[Message]:
-        """The messages that a loop left unread."""
-        self._check()
-        if self._core.member is not None:
-            self._core.member.poll_ends(self._runtime.now_ms())
-        return self._polled.take(max_messages)
+        finally:
+            member.poll_ends(self._runtime.now_ms())
+            self._runtime.signal()
 
     def _step_back(self) -> None:
         """The same where whole batches are wanted: those messages are read again."""
@@ -295,8 +301,14 @@ class Consumer:
 
     async def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
         """`poll` returns nothing of these partitions until `resume`; their position stays."""
-        for position in await self._positions(topic, partition, timeout):
+        positions = await self._positions(topic, partition, timeout)
+        polled = self._polled.first_offsets()
+        for position in positions:
             self._core.pause(position)
+            place = (position.topic, position.partition)
+            if place in polled:  # a loop has them: they are read again
+                self._core.seek(position, offset=polled[place])
+                self._polled.drop([place])
 
     async def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
         """`poll` returns messages of these partitions again."""
@@ -377,9 +389,10 @@ class Consumer:
 
     async def end(self, *, finished: bool) -> None:
         """Close; `finished` False: what the last poll returned is not done, and not committed."""
-        if self._core.closed or self._runtime.unusable is not None:
+        if self._core.closed or self._closing or self._runtime.unusable is not None:
             return
         self._runtime.check_loop()
+        self._closing = True
         member = self._core.member
         try:
             if member is not None:
@@ -387,17 +400,20 @@ class Consumer:
         finally:
             self._runtime.core.remove(self._core, self._runtime.now_ms())
             self._runtime.signal()
+            self._polled.begin(())
 
     async def _leave(self, member: GroupMember, finished: bool) -> None:
         kept = False
+        member.hooks_begin()
         try:
-            partitions = member.owned()
+            partitions = member.given_up_at_close()
             if partitions and self._on_revoked is not None:
                 await _called(self._on_revoked, partitions)
             kept = True
         finally:
             deadline = self._runtime.now_ms() + CLOSE_MS
             left = self._polled.first_offsets()
+            member.poll_ends(self._runtime.now_ms())
             member.begin_close(self._runtime.now_ms(), finished=finished, kept=kept, left=left)
             self._runtime.signal()
             while not member.gone and self._runtime.unusable is None and await self._runtime.wait(deadline):

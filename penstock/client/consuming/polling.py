@@ -2,58 +2,50 @@
 empty poll must say why.
 """
 
-from collections.abc import Container, Iterator
-from operator import length_hint
+from collections import deque
+from collections.abc import Container, Iterable
 
 from penstock.client.consuming.fetch_position import FetchPosition
 from penstock.client.messages import Message
 from penstock.contract.ids import NamedPartition
 
+POLL_MESSAGES = 500
+"""What a poll returns at most, if it is not said otherwise."""
 TOPIC_WAIT_MS = 990
 """So long polls wait before they say so: a poll of a second does."""
 
 
 class PolledMessages:
-    """Iterating over it returns messages and moves on, at the speed of a list. A loop that ends early leaves the rest
-    here: these messages are neither lost nor processed.
+    """A loop takes them out one by one. One that ends early leaves the rest here: these messages are neither lost nor
+    processed.
     """
 
-    __slots__ = ("_messages", "_next")
+    __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.begin([])
+        self.left: deque[Message] = deque()
+        """In their order. It stays one object, so a loop meets what became of it meanwhile."""
 
-    def begin(self, messages: list[Message]) -> None:
+    def begin(self, messages: Iterable[Message]) -> None:
         """Hand these out from now on."""
-        self._messages = messages
-        self._next = iter(messages)
-
-    def __iter__(self) -> Iterator[Message]:
-        return self._next
+        self.left.clear()
+        self.left.extend(messages)
 
     def __bool__(self) -> bool:
-        return length_hint(self._next) > 0
-
-    def _left(self) -> list[Message]:
-        return self._messages[len(self._messages) - length_hint(self._next) :]
+        return bool(self.left)
 
     def take(self, count_max: int) -> list[Message]:
         """Take several at once."""
-        left = self._left()
-        self.begin(left[count_max:])
-        return left[:count_max]
+        return [self.left.popleft() for _ in range(min(count_max, len(self.left)))]
 
     def drop(self, partitions: Container[NamedPartition]) -> None:
         """Forget those of these partitions: the position was moved."""
-        if self:
-            self.begin(
-                [message for message in self._left() if (message.topic, message.partition) not in partitions]
-            )
+        self.begin([message for message in self.left if (message.topic, message.partition) not in partitions])
 
     def first_offsets(self) -> dict[NamedPartition, int]:
         """The next unread offset of each partition that has messages left."""
         found: dict[NamedPartition, int] = {}
-        for message in self._left():
+        for message in self.left:
             found.setdefault((message.topic, message.partition), message.offset)
         return found
 

@@ -93,7 +93,8 @@ class GroupMember:
         )
         self._auto_commit_at = NEVER
         self._auto_commit: CommitRequest | None = None
-        self._in_poll = False
+        self._polls = 0
+        """Under way: polls, one in a hook of another one too, and hooks."""
         self._polled_at = 0.0
         self._close_at = NEVER
 
@@ -105,7 +106,7 @@ class GroupMember:
 
     def poll_begins(self, now: float) -> None:
         """It is done with what the last poll returned. The first poll joins, and so does one after a long silence."""
-        self._in_poll = True
+        self._polls += 1
         self._note_consumed()
         if not self._started and self.error is None and not self._leaving:
             self._started = True
@@ -113,12 +114,16 @@ class GroupMember:
             self._auto_commit_at = now + self.settings.auto_commit_interval_ms
             self._core.attend()
 
+    def hooks_begin(self) -> None:
+        """The application's hooks run outside a poll: until `poll_ends` it is not silent, however long they take."""
+        self._polls += 1
+
     def poll_ends(self, now: float) -> None:
-        self._in_poll = False
+        self._polls -= 1
         self._polled_at = now
 
     def progressed(self, now: float, left: Mapping[NamedPartition, int]) -> None:
-        """A loop over the messages of a poll wants the next one: it is done with all but what is `left`."""
+        """More of what a poll has returned is wanted: the application is done with all but what is `left`."""
         self._polled_at = now
         self._note_consumed(left)
 
@@ -175,6 +180,13 @@ class GroupMember:
     def owned(self) -> list[NamedPartition]:
         """By topic and partition; what must be given up is no longer among them."""
         return sorted(tp for tp in self._owned if tp not in self._revoking)
+
+    def given_up_at_close(self) -> list[NamedPartition]:
+        """What the application has not heard yet that it loses by closing: what it owns, and what it was to give up."""
+        unheard = [
+            tp for event in self._events if event.kind is RebalanceKind.REVOKED for tp in event.partitions
+        ]
+        return sorted({*self.owned(), *unheard})
 
     # ---- offsets ------------------------------------------------------------------------------------------------
 
@@ -262,14 +274,14 @@ class GroupMember:
             at = min(at, self._fetch_at)
         if self.settings.auto_commit:
             at = min(at, self._auto_commit_at)
-        if self.epoch > 0 and not self._in_poll and not self._leaving:
+        if self.epoch > 0 and not self._polls and not self._leaving:
             at = min(at, self._polled_at + self.settings.max_poll_interval_ms)
         return at
 
     def _check_poll_interval(self, now: float) -> None:
         """A member that does not poll processes nothing, whatever its heartbeats say (RL93)."""
         silent = now - self._polled_at >= self.settings.max_poll_interval_ms
-        if silent and self.epoch > 0 and not self._in_poll and not self._leaving:
+        if silent and self.epoch > 0 and not self._polls and not self._leaving:
             _log.warning(
                 "penstock: group %s: nothing was polled for %.1f s, the max_poll_interval_ms of this consumer: it "
                 "leaves the group, and other members read again what is not committed. Its next poll joins again. "

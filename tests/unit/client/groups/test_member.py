@@ -113,6 +113,35 @@ def test_nothing_is_committed_of_what_the_applications_hook_could_not_keep(inter
     assert {message.partition: message.offset for message in reversed(again)} == {2: 0, 3: 0}
 
 
+def test_what_the_application_hears_at_a_close_includes_what_it_was_to_give_up() -> None:
+    """Its hook is called for all that is committed then."""
+    service = filled(messages=40)
+    one, two = Member(service), Member(service)
+    one.poll()
+    two.poll(ms=20)
+    service.run(3_000)
+    assert one.owned == [0, 1] and one.core.has_news
+    assert one.core.given_up_at_close() == [("orders", number) for number in range(4)]
+    service.run(10)
+    one.poll()
+    assert one.core.given_up_at_close() == [("orders", 0), ("orders", 1)], "it has heard of the others"
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["hooks", "a poll within a hook"])
+def test_a_member_whose_hooks_run_is_not_silent(nested: bool) -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, max_poll_interval_ms=2_000)
+    member.poll(count=5)
+    member.core.hooks_begin()
+    if nested:
+        member.poll(count=5)
+    service.run(10_000)
+    assert member.owned == [0]
+    member.core.poll_ends(service.runner.now)
+    service.run(3_000)
+    assert member.owned == []
+
+
 def test_a_close_whose_hook_failed_commits_nothing() -> None:
     service = filled(messages=20, partitions=1)
     member = Member(service, auto_commit_interval_ms=3_600_000)

@@ -103,7 +103,7 @@ class Wire:
     def lose(self) -> None:
         self.frames.put_nowait(None)
 
-    def open(self, *handles: int, end_offset: int = 0) -> None:
+    def open(self, *handles: int, end_offset: int = 0, generation: int = 1) -> None:
         head = pb.ReplicaOpenHead(broker_id=FOLLOWER, broker_epoch=REGISTERED)
         for handle in handles:
             head.partitions.add(
@@ -112,7 +112,7 @@ class Wire:
                 partition=0,
                 leader_epoch=1,
                 last_epoch=NO_EPOCH,
-                replica_generation=1,
+                replica_generation=generation,
                 log_end_offset=end_offset,
                 durable_end_offset=end_offset,
                 log_start_offset=end_offset,
@@ -278,6 +278,37 @@ def test_an_open_that_comes_late_on_an_old_stream_leaves_the_newer_stream_as_it_
         pushing.wire.held(1, 2)
         pushing.produce()
         assert await pushing.wire.pushed() == [(1, 2)]
+
+    pushing.run(story)
+
+
+def test_a_newer_open_that_is_refused_ends_the_pushes_of_the_older_one() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        pushing.wire.held(1, 1)
+        pushing.wire.open(2, generation=2)
+        assert (await pushing.wire.answer()).error == ErrorCode.UNKNOWN_LEADER_EPOCH
+        pushing.produce()
+        await pushing.nothing_comes()
+
+    pushing.run(story)
+
+
+def test_what_was_on_its_way_to_an_ended_open_holds_up_no_later_one() -> None:
+    """The stream's window is free again: nothing of it is acknowledged any more."""
+    pushing = Pushing(body_bytes=1_000, window_bytes=900)
+
+    async def story() -> None:
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        pushing.produce()
+        await pushing.nothing_comes()
+        pushing.wire.open(2)
+        assert not (await pushing.wire.answer()).error
+        assert await pushing.wire.pushed() == [(2, 0)]
 
     pushing.run(story)
 
