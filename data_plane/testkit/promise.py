@@ -80,7 +80,9 @@ class Promise:
         record = self._watcher.records[where]
         if not {*record.in_sync, *record.eligible} - {broker.broker_id}:
             return False  # made while it was alone: without it only an operator lets another one lead (RL48)
-        others = [other for other in map(self._cluster.broker, record.replicas) if self.is_lossy(other, where)]
+        others = [
+            other for other in map(self._cluster.broker, record.replicas) if self.is_lossy(other, where)
+        ]
         others = [other for other in others if other is not broker]
         return sum(not self._recovered(other, where) for other in others) < tolerated
 

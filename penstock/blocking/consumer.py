@@ -333,10 +333,10 @@ class Consumer:
             polled = self._polled.first_offsets()
             for position in self._positions(topic, partition, timeout):
                 self._core.pause(position)
-                place = (position.topic, position.partition)
-                if place in polled:  # a loop has them: they are read again
-                    self._core.seek(position, offset=polled[place])
-                    self._polled.drop([place])
+                partition_name = (position.topic, position.partition)
+                if partition_name in polled:  # a loop has them: they are read again
+                    self._core.seek(position, offset=polled[partition_name])
+                    self._polled.drop([partition_name])
 
     def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
         """`poll` returns messages of these partitions again."""

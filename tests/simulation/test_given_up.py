@@ -57,7 +57,7 @@ class GivenUp(Scenario):
         super().__init__(replace(plan_of(1, (), ()), timings=timings))
         self._moment = moment
         self.ends: list[int] = []
-        """Of the leader's log and the replica's, at the end."""
+        """Where the leader's log and the replica's end."""
 
     async def _story(self) -> None:
         cluster = await self._booted()
@@ -66,7 +66,8 @@ class GivenUp(Scenario):
         self._start_workload(cluster)
         await asyncio.sleep(3.0)
         record = self._record()
-        self._leader, self._bad = (cluster.broker(broker) for broker in record.replicas[:2])
+        self._leader = cluster.broker(record.replicas[0])
+        self._bad = cluster.broker(record.replicas[1])
         assert record.leader == self._leader.broker_id
         self._link = cluster.network.link(self._bad.host, self._leader.host)
         stories = {
@@ -90,8 +91,8 @@ class GivenUp(Scenario):
 
     async def _after_it_acknowledged(self) -> None:
         await self._out_for_lagging()
-        own, other = self._replica(self._leader).log, self._replica(self._bad).log
-        await self._until(lambda: other.durable_end_offset == own.log_end_offset)
+        led, followed = self._replica(self._leader).log, self._replica(self._bad).log
+        await self._until(lambda: followed.durable_end_offset == led.log_end_offset)
         await asyncio.sleep(0.010)
         self._find_damage()
 

@@ -88,7 +88,7 @@ class DeclaredLosses:
             if self._image.revision != looked_at:
                 looked_at, waiting = self._image.revision, waiting_in(self._image)
             if waiting:
-                # In turn: some may wait for ever, for a replica that is damaged or gone.
+                # In turn: some may wait without an end, for a replica that is damaged or gone.
                 begin = begin if begin < len(waiting) else 0
                 asked = waiting[begin : begin + _PARTITIONS_PER_CALL]
                 begin += len(asked)

@@ -91,7 +91,7 @@ class Leading(Members):
 
 
 HANDLES = itertools.count(1)
-"""Of opens, each newer than all before it."""
+"""Each open is newer than all before it."""
 
 
 def moves(*numbers: int, to: int = OTHER, leader_epoch: int = 1) -> list[LeaderMove]:
