@@ -272,7 +272,6 @@ def _partitions(described: GroupDescription, kept: Mapping[NamedPartition, _Kept
             {
                 "topic": tp[0],
                 "partition": tp[1],
-                "begin": None if log is None else log.begin,
                 "committed": committed,
                 "end": None if log is None else log.end,
                 "lag": lag,

@@ -18,7 +18,7 @@ from data_plane.node.log_directory.directory import Directory, open_directory
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.log_directory.quarantine import Quarantine
 from data_plane.node.log_directory.stray_directories import StrayDirectories
-from data_plane.node.ports import Clock
+from data_plane.node.ports import Caller, Clock
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
@@ -33,6 +33,8 @@ from tests.unit.log.miniature import Miniature
 ME = BrokerId(1)
 DAY_MS = 86_400_000
 SETTINGS = TopicSettings(segment_bytes=4_096, index_interval_bytes=64)
+CALLER = Caller(peer="h9", authorization="", identity=None)
+"""An operator or another broker. The listener has looked at who it is before."""
 CONFIG = NodeConfig(
     broker_id=ME,
     cluster_id="test",

@@ -23,6 +23,7 @@ from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT
 from tests.unit.node.brokers import TIMINGS, Brokers, topic
+from tests.unit.node.storage import CALLER
 
 DRAIN_S = TIMINGS.drain_ms / 1_000
 
@@ -152,7 +153,7 @@ def test_every_method_of_the_service_is_offered_to_those_who_call_it() -> None:
             own_methods.DESCRIBE_CLUSTER: pb.DescribeClusterRequest(),
         }
         for method, request in asked.items():
-            assert await node.internal_service.calls[method](NOBODY, request.SerializeToString())
+            assert await node.internal_service.calls[method](CALLER, request.SerializeToString())
 
     Brokers().run(story)
 
@@ -325,6 +326,3 @@ def test_a_broker_that_lost_its_registration_stops_without_waiting() -> None:
         assert await brokers.until(lambda: brokers.broker(leader).state is BrokerState.DOWN) < 1
 
     Brokers(2, topic(replicas=2)).run(story)
-
-
-NOBODY: Any = None

@@ -16,12 +16,12 @@ from data_plane.testkit.cluster import TENANT
 from penstock.contract.errors import ErrorCode
 from tests.unit.log.batches import made_batch
 from tests.unit.node.brokers import SOON_S, TIMINGS, Brokers, topic
+from tests.unit.node.storage import CALLER
 
 BATCH = made_batch(2, 400)
 LOTS = made_batch(2, 30_000)
 PARTS = 1_000_000_000
 REPORTED_S = 2 * REPORT_MS / 1_000
-NOBODY: Any = None
 
 
 def budget(chosen: str, amount: int = 6, **fields: Any) -> admin_pb2.Budget:
@@ -47,7 +47,7 @@ async def described(brokers: Brokers, number: int = 0) -> list[tuple[str, int, b
     """Name and use of each budget, and whether it is spent."""
     call = brokers.node(number).internal_service.calls[own_methods.DESCRIBE_BUDGETS]
     request = admin_pb2.DescribeBudgetsRequest(tenants=[TENANT, "tn_other"])
-    answer = admin_pb2.DescribeBudgetsResponse.FromString(await call(NOBODY, request.SerializeToString()))
+    answer = admin_pb2.DescribeBudgetsResponse.FromString(await call(CALLER, request.SerializeToString()))
     assert all(entry.tenant == TENANT and entry.began_ms < entry.ends_ms for entry in answer.budgets)
     return [(entry.budget_id, entry.used, entry.spent) for entry in answer.budgets]
 
@@ -136,9 +136,9 @@ def test_budgets_of_too_many_tenants_are_not_described_in_one_call() -> None:
             request = admin_pb2.DescribeBudgetsRequest(tenants=["t"] * count).SerializeToString()
             if refused:
                 with pytest.raises(CallFailed, match=f"{count} tenants in one call"):
-                    await call(NOBODY, request)
+                    await call(CALLER, request)
             else:
-                assert await call(NOBODY, request) == b""
+                assert await call(CALLER, request) == b""
 
     Brokers().run(story)
 

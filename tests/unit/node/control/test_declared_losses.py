@@ -27,8 +27,8 @@ from tests.unit.log.miniature import TOPIC, Miniature, where
 from tests.unit.node.control.members import LONG_S, PATIENT, SOON_S, Members, led_by
 from tests.unit.node.replicas.test_follower_stream import led
 from tests.unit.node.replicas.uncommitted import write
+from tests.unit.node.storage import CALLER
 
-NOBODY: Any = None
 OPERATOR = "ops@example.com"
 
 
@@ -109,7 +109,7 @@ class Losing(Members):
         request = admin_pb2.DeclareLossRequest(
             topic_id=TOPIC, partition=partition, asked_by=OPERATOR, **fields
         )
-        answer = await self.losses[number].declare_loss(NOBODY, request.SerializeToString())
+        answer = await self.losses[number].declare_loss(CALLER, request.SerializeToString())
         return admin_pb2.DeclareLossResponse.FromString(answer)
 
     def spoil(self, number: int, first_offset: int) -> None:
@@ -284,7 +284,7 @@ def test_a_broker_tells_where_its_resting_replicas_end_and_where_they_are_whole(
         losing.replicas[2, 3].follow(led_by(1))
         asked_for = [pb.EndOfReplica(topic_id=TOPIC, partition=number) for number in (1, 0, 2, 3, 9)]
         request = pb.ReplicaEndsRequest(revision=losing[2].view.image.revision, partitions=asked_for)
-        answer = await losing.losses[2].replica_ends(NOBODY, request.SerializeToString())
+        answer = await losing.losses[2].replica_ends(CALLER, request.SerializeToString())
         response = pb.ReplicaEndsResponse.FromString(answer)
         assert response.broker_epoch == losing[2].registration.epoch
         ends = [
@@ -310,7 +310,7 @@ def test_a_broker_that_is_behind_the_asker_says_so_after_waiting_for_the_metadat
         with pytest.raises(
             CallFailed, match=f"at revision {revision - 1}, {revision} was asked for"
         ) as refused:
-            await losing.losses[2].replica_ends(NOBODY, request)
+            await losing.losses[2].replica_ends(CALLER, request)
         assert refused.value.code == ErrorCode.BROKER_UNAVAILABLE
         assert losing.loop.time() - began_s >= PATIENT.call_ms / 1_000
 

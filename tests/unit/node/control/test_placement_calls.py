@@ -18,11 +18,11 @@ from penstock.contract.ids import NO_BROKER, BrokerId, TopicPartition
 from tests.unit.log.miniature import TOPIC, where
 from tests.unit.node.control.members import PATIENT, SOON_S, Members
 from tests.unit.node.replicas.test_follower_stream import FOLLOWER, ME, OTHER
+from tests.unit.node.storage import CALLER
 
 from .test_handover import Leading, holds
 
 Answer = TypeVar("Answer", bound=Message)
-NOBODY: Any = None
 
 
 class Placing(Leading):
@@ -53,7 +53,7 @@ class Placing(Leading):
 
     async def ask(self, name: str, request: Message, kind: type[Answer], number: int = 2) -> Answer:
         call = getattr(self.placing[number], name)
-        return kind.FromString(await call(NOBODY, request.SerializeToString()))
+        return kind.FromString(await call(CALLER, request.SerializeToString()))
 
     async def outcome(self, name: str, request: Message, number: int = 2) -> tuple[int, str]:
         answer = await self.ask(name, request, pb.Outcome, number)

@@ -18,8 +18,8 @@ from penstock.records.cut import CutEnd, cut_sha256
 from penstock.rules.names import AUDIT_TOPIC
 from tests.unit.log.batches import made_batch
 from tests.unit.node.brokers import SOON_S, TIMINGS, Brokers, Producing, topic
+from tests.unit.node.storage import CALLER
 
-NOBODY: Any = None
 METERED = replace(TIMINGS, session_ttl_ms=90_000, metering_tick_ms=100, reading_ms=500, call_ms=500)
 CALL_S = METERED.call_ms / 1_000
 MINUTE_S = 60.0
@@ -46,7 +46,7 @@ class Period:
         values: dict[str, Any] = {"cut_id": self.cut_id, "tenant": TENANT, "end_ms": self.end_ms}
         request = admin_pb2.CutRequest(**values | {"previous_end_ms": self.previous_end_ms} | fields)
         call = self.brokers.node(number).internal_service.calls[methods.CUT]
-        return admin_pb2.CutResponse.FromString(await call(NOBODY, request.SerializeToString()))
+        return admin_pb2.CutResponse.FromString(await call(CALLER, request.SerializeToString()))
 
     async def refused(self, number: int = 0, **fields: Any) -> tuple[int, str]:
         response = await self.cut(number, **fields)
@@ -492,7 +492,7 @@ def test_a_deleted_topic_whose_broker_is_gone_is_waited_for_or_given_up_by_an_op
         await asyncio.sleep(1)
         request = admin_pb2.DeleteTopicRequest(tenant=TENANT, name="gone").SerializeToString()
         call = period.brokers.node(other).internal_service.calls[methods.DELETE_TOPIC]
-        assert not admin_pb2.Outcome.FromString(await call(NOBODY, request)).error
+        assert not admin_pb2.Outcome.FromString(await call(CALLER, request)).error
         await asyncio.sleep(5)
         period.end_ms, period.cut_id = period.brokers.broker(other).clock.now_ms(), "cut_1"
         code, message = failures(await period.cut(other))[0]
