@@ -224,8 +224,8 @@ class LeaderState:
         return True
 
     def follower_gone(self, broker: BrokerId, broker_epoch: int, handle: int) -> None:
-        """What it opened so has ended. What it acknowledged still counts while it is in sync. To join, it must open
-        again. Of an open before its newest the end changes nothing."""
+        """The open with this handle has ended. What the follower acknowledged still counts while it is in sync. To
+        join, it must open again. The end of an open before its newest changes nothing."""
         if self.is_newest_open(broker, broker_epoch, handle):
             self._followers[broker].following = False
 

@@ -38,7 +38,7 @@ class FollowerProgress:
         """With `handle` it says which open is its newest: what was sent earlier may arrive later, on another stream."""
         self.handle = 0
         self.partition_epoch = 0
-        """Of the record that it knew when it opened; 0 from a broker of an earlier version."""
+        """The partition epoch of the record that it knew when it opened; 0 from a broker of an earlier version."""
         self.written_end = UNKNOWN_END
         self.durable_end = UNKNOWN_END
         self.log_start = UNKNOWN_START

@@ -202,7 +202,7 @@ class FollowerStream:
         return answer
 
     def _succeed(self, replica: Replica) -> None:
-        """What this follower opened before is over, on an older stream too."""
+        """End all that this follower opened of the replica before, on older streams too."""
         for stream in list(replica.on_append):
             if isinstance(stream, FollowerStream) and stream._broker == self._broker:
                 stream._close(stream._by_replica[replica])

@@ -10,7 +10,7 @@ from penstock.client.messages import Message
 from penstock.contract.ids import NamedPartition
 
 POLL_MESSAGES = 500
-"""What a poll returns at most, if it is not said otherwise."""
+"""A poll returns so many messages at most, if it is not said otherwise."""
 TOPIC_WAIT_MS = 990
 """So long polls wait before they say so: a poll of a second does."""
 

@@ -34,7 +34,7 @@ class Replica:
     streaming: bool = False
     last_epoch: int = 3
     handle: int = 0
-    """Of the newest open, counted up over all streams."""
+    """Handle of the newest open, counted up over all streams."""
     known: int = 1
     """The partition epoch that it knows."""
     to_leader: deque[Callable[[], object]] = field(default_factory=deque)
