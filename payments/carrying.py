@@ -125,6 +125,11 @@ def by_bank_micro(row: Receivable) -> int:
     return max(0, queries.kept_micro(row, Source.BANK))
 
 
+def asked_of_stripe_micro(row: Receivable) -> int:
+    """What Stripe is to ask for a carried receivable. It is 0 where credit notes give back what came by bank."""
+    return max(0, row.asked_micro - by_bank_micro(row))
+
+
 def shares(amount: int, wanted: Sequence[int]) -> list[int]:
     """`amount` in parts, each at most what is wanted, in order. What is left stays left.
 

@@ -96,8 +96,7 @@ def _of_invoice(
     nothing_left = row.state == State.VOID and found.credited >= found.total
     if found.status not in ("paid",) * (taken_back or nothing_left) + STATES[State(row.state)]:
         yield differ("state", row.state, found.status)
-    asked = sum(one.asked_micro for one in group)
-    asked -= sum(carrying.by_bank_micro(one) for one in group[1:])
+    asked = row.asked_micro + sum(map(carrying.asked_of_stripe_micro, group[1:]))
     theirs = (found.total - found.credited) * minor
     # Void is void there, without a credit note.
     if found.status != "void" and theirs != asked:

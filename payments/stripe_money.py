@@ -91,10 +91,9 @@ def _with_tenant(one: Receivable, row: Receivable) -> Receivable:
 def _wanted(group: Sequence[Receivable]) -> list[tuple[Receivable, int]]:
     """How a payment is split: what is asked of each, then what came twice, and what is left is the first's."""
     first, *carried = group
-    asked = [(one, one.asked_micro) for one in group]
-    by_bank = {one.pk: carrying.by_bank_micro(one) for one in carried}
-    once = [(one, micro - by_bank.get(one.pk, 0)) for one, micro in asked]
-    return [*once, *((one, by_bank[one.pk]) for one in carried), (first, 2**62)]
+    once = [(first, first.asked_micro), *((row, carrying.asked_of_stripe_micro(row)) for row in carried)]
+    twice = [(row, carrying.by_bank_micro(row)) for row in carried]
+    return [*once, *twice, (first, 2**62)]
 
 
 def _note_return(kind: Payment.Kind, one: Money, group: Sequence[Receivable]) -> None:

@@ -108,6 +108,34 @@ def test_a_carried_invoice_that_is_paid_by_bank_is_not_collected_again(
     assert differences() == []
 
 
+@pytest.mark.parametrize("finalized", [False, True])
+def test_a_credit_note_of_a_carried_invoice_that_is_paid_by_bank_lowers_no_other(
+    world: World, fake: FakeStripe, finalized: bool
+) -> None:
+    first = of_amount(world.tenant("acme"), 30 * CENT)
+    worker()
+    second = of_amount(first.tenant, 2_000 * CENT)
+    if not finalized:
+        fake.refuses = "/finalize"
+    worker()
+    actions.mark_paid(TESTER, first, reference="bank 1")
+    if finalized:
+        worker()
+    credit(first, 20 * CENT)
+    fake.refuses = ""
+    worker(2)
+    (theirs,) = fake.all("invoice")
+    assert (theirs["status"], theirs["amount_remaining"]) == ("open", 2_000)
+    fake.pay_on_page(theirs["id"])
+    again(second)
+    assert [(asked(invoice).state, asked(invoice).open_micro) for invoice in (first, second)] == [
+        ("paid", 0),
+        ("paid", 0),
+    ]
+    assert (asked(first).overpaid_micro, asked(second).overpaid_micro) == (20 * CENT, 0)
+    assert [difference["kind"] for difference in differences()] == ["to be refunded"]
+
+
 def test_a_carried_invoice_that_is_paid_twice_is_to_be_refunded(world: World, fake: FakeStripe) -> None:
     first = of_amount(world.tenant("acme"), 30 * CENT)
     worker()
