@@ -19,6 +19,7 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
+from penstock.client.consuming.undecodable import OnUndecodable
 from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, Patience
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
@@ -217,6 +218,7 @@ class Client:
         key_deserializer: Serializer[Any] | None = None,
         malformed: MalformedPolicy = "skip",
         on_malformed: OnMalformed | None = None,
+        on_undecodable: OnUndecodable = "stop",
         zone: str | None = None,
     ) -> Consumer:
         """A consumer of all partitions of `topics`, or of those that `assign` names later; with `group` one of
@@ -224,7 +226,9 @@ class Client:
 
         `auto_offset_reset` says where to begin where nothing is committed, and where to go on when the position is
         no longer in the log. `auto_commit` is on in a group, unless it is False. A batch whose records are not what
-        its header says is skipped whole, in the log and with `on_malformed`, or stops its partition (`malformed`).
+        its header says is skipped whole, in the log and with `on_malformed`, or stops its partition (`malformed`). A
+        message that its deserializer does not take stops its partition, is skipped ("skip"), or is given as it is
+        stored to `on_undecodable(message, error)` and then skipped.
         `zone` names a host or a zone: partitions are read from a replica in sync there, else from their leader.
 
         Raises `ConfigurationError`.
@@ -239,6 +243,7 @@ class Client:
             partition_fetch_bytes=partition_fetch_bytes,
             malformed=malformed,
             on_malformed=on_malformed,
+            on_undecodable=on_undecodable,
             zone=zone or self._runtime.settings.zone,
             instance_id=instance_id,
             assignor=assignor,
@@ -249,7 +254,15 @@ class Client:
         )
         deserializer = message_deserializer(value_deserializer, key_deserializer)
         consumer = Consumer(
-            self._runtime, names, settings, self, on_assigned, on_revoked, deserializer, on_malformed
+            self._runtime,
+            names,
+            settings,
+            self,
+            on_assigned,
+            on_revoked,
+            deserializer,
+            on_malformed,
+            on_undecodable,
         )
         if group is not None:
             self._members = [*(other for other in self._members if not other.closed), consumer]

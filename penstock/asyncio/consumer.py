@@ -21,6 +21,7 @@ from penstock.client.consuming.fetch_position import (
 )
 from penstock.client.consuming.malformed import OnMalformed, skipped_batch
 from penstock.client.consuming.polling import POLL_MESSAGES, PolledMessages, TopicWait
+from penstock.client.consuming.undecodable import OnUndecodable, Undecodable
 from penstock.client.groups.assignment import RebalanceKind
 from penstock.client.groups.member import CLOSE_MS, PROGRESS_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
@@ -57,6 +58,7 @@ class Consumer:
         on_revoked: Hook | None = None,
         deserializer: MessageDeserializer | None = None,
         on_malformed: OnMalformed | None = None,
+        on_undecodable: OnUndecodable = "stop",
     ) -> None:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
@@ -64,13 +66,19 @@ class Consumer:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._on_malformed = on_malformed
+        self._on_undecodable = None if isinstance(on_undecodable, str) else on_undecodable
         self._topic_wait = TopicWait()
         self._kept_loop_ms = 0.0
         self._polled = PolledMessages()
         self._closing = False
         self._progress_due_ms = float("-inf")
         self._collector = FetchCollector(
-            self._core.next_fetched, self._finished, self._core.unreadable, self._core.malformed, deserializer
+            self._core.next_fetched,
+            self._finished,
+            self._core.unreadable,
+            self._core.malformed,
+            self._core.undecodable,
+            deserializer,
         )
 
     # ---- reading ------------------------------------------------------------------------------------------
@@ -81,9 +89,9 @@ class Consumer:
 
         Raises the error that a partition stopped with, once everything before it was returned:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
-        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`,
-        `Throttled` when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
-        then called with the same batch again.
+        `SerializationFailed`, `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises
+        `BrokerUnavailable`, `Throttled` when no broker has described the topics within the timeout, and what
+        `on_malformed` or `on_undecodable` raises, which is then called with the same again.
         """
         if self._polled:
             self._check()
@@ -170,6 +178,9 @@ class Consumer:
             malformed = self._collector.found_malformed
             if malformed is not None:
                 await self._skip(malformed)
+            met = self._collector.found_undecodable
+            if met is not None and met.undecodable is not None:
+                await self._skip_undecodable(met, met.undecodable)
             self._core.raise_halted()
             self._runtime.signal()
             if self._core.has_readable() and self._runtime.now_ms() < deadline:
@@ -186,6 +197,13 @@ class Consumer:
         if self._on_malformed is not None:
             await _called(self._on_malformed, skipped_batch(fetched))
         self._core.skip(fetched, self._runtime.now_ms())
+        self._runtime.signal()
+
+    async def _skip_undecodable(self, fetched: FetchedBatch, undecodable: Undecodable) -> None:
+        """The same of a message that its deserializer does not take."""
+        if self._on_undecodable is not None:
+            await _called(self._on_undecodable, undecodable.message, undecodable.error)
+        self._core.skip_undecodable(fetched, self._runtime.now_ms())
         self._runtime.signal()
 
     async def _give_way(self) -> None:
@@ -225,7 +243,7 @@ class Consumer:
 
     @property
     def skipped_messages(self) -> int:
-        """Offsets of malformed batches that were skipped so far."""
+        """How many messages were skipped so far: offsets of malformed batches, and what could not be decoded."""
         return self._core.skips.messages
 
     # ---- positions ----------------------------------------------------------------------------------------
@@ -438,7 +456,7 @@ class Consumer:
         await self.end(finished=kind is None)
 
 
-async def _called(hook: Callable[[_T], object], what: _T) -> None:
-    answer = hook(what)
+async def _called(hook: Callable[..., object], *arguments: object) -> None:
+    answer = hook(*arguments)
     if inspect.isawaitable(answer):
         await answer

@@ -19,13 +19,14 @@ from penstock.client.consuming.fetch_position import (
 )
 from penstock.client.consuming.malformed import OnMalformed, skipped_batch
 from penstock.client.consuming.polling import POLL_MESSAGES, PolledMessages, TopicWait
+from penstock.client.consuming.undecodable import OnUndecodable, Undecodable
 from penstock.client.groups.assignment import RebalanceKind
 from penstock.client.groups.member import CLOSE_MS, PROGRESS_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.serialization import MessageDeserializer
 from penstock.client.settings import ConsumerSettings, no_group
 from penstock.client.timing import NEVER
-from penstock.contract.errors import Closed, PenstockError, TimedOut
+from penstock.contract.errors import Closed, PenstockError, SerializationFailed, TimedOut
 from penstock.contract.ids import NamedPartition
 
 _METADATA_S = 30.0
@@ -50,6 +51,7 @@ class Consumer:
         on_revoked: Hook | None = None,
         deserializer: MessageDeserializer | None = None,
         on_malformed: OnMalformed | None = None,
+        on_undecodable: OnUndecodable = "stop",
     ) -> None:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
@@ -59,12 +61,18 @@ class Consumer:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._on_malformed = on_malformed
+        self._on_undecodable = None if isinstance(on_undecodable, str) else on_undecodable
         self._topic_wait = TopicWait()
         self._polled = PolledMessages()
         self._closing = False
         self._progress_due_ms = float("-inf")
         self._collector = FetchCollector(
-            self._take, self._finished, self._unreadable, self._malformed, deserializer
+            self._take,
+            self._finished,
+            self._unreadable,
+            self._malformed,
+            self._undecodable,
+            deserializer,
         )
 
     # ---- reading ------------------------------------------------------------------------------------------------
@@ -75,10 +83,10 @@ class Consumer:
 
         Raises the error that a partition stopped with, once everything before it was returned:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
-        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`,
-        `Throttled` when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
-        then called with the same batch again. A poll that Ctrl-C interrupts loses nothing: the next one returns
-        it.
+        `SerializationFailed`, `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises
+        `BrokerUnavailable`, `Throttled` when no broker has described the topics within the timeout, and what
+        `on_malformed` or `on_undecodable` raises, which is then called with the same again. A poll that Ctrl-C
+        interrupts loses nothing: the next one returns it.
         """
         if self._polled:
             self._check()
@@ -175,6 +183,9 @@ class Consumer:
             malformed = self._collector.found_malformed
             if malformed is not None:
                 self._skip(malformed)
+            met = self._collector.found_undecodable
+            if met is not None and met.undecodable is not None:
+                self._skip_undecodable(met, met.undecodable)
             with self._lock:
                 self._core.raise_halted()
                 if self._core.has_readable() and now_ms() < deadline:
@@ -193,6 +204,14 @@ class Consumer:
             self._on_malformed(skipped_batch(fetched))
         with self._lock:
             self._core.skip(fetched, now_ms())
+            self._runtime.wake()
+
+    def _skip_undecodable(self, fetched: FetchedBatch, undecodable: Undecodable) -> None:
+        """The same of a message that its deserializer does not take."""
+        if self._on_undecodable is not None:
+            self._on_undecodable(undecodable.message, undecodable.error)
+        with self._lock:
+            self._core.skip_undecodable(fetched, now_ms())
             self._runtime.wake()
 
     def _tell(self, member: GroupMember) -> None:
@@ -239,9 +258,13 @@ class Consumer:
         with self._lock:
             self._core.malformed(fetched, reason)
 
+    def _undecodable(self, fetched: FetchedBatch, message: Message, error: SerializationFailed) -> None:
+        with self._lock:
+            self._core.undecodable(fetched, message, error)
+
     @property
     def skipped_messages(self) -> int:
-        """Offsets of malformed batches that were skipped so far."""
+        """How many messages were skipped so far: offsets of malformed batches, and what could not be decoded."""
         return self._core.skips.messages
 
     # ---- positions ----------------------------------------------------------------------------------------------

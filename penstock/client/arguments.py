@@ -38,6 +38,7 @@ def consumer_settings(
     partition_fetch_bytes: int,
     malformed: MalformedPolicy = "skip",
     on_malformed: object = None,
+    on_undecodable: object = "stop",
     zone: str | None = None,
     **member: Any,
 ) -> tuple[tuple[str, ...], ConsumerSettings]:
@@ -48,6 +49,10 @@ def consumer_settings(
         raise no_group("instance_id")
     if on_malformed is not None and malformed == "stop":
         raise ConfigurationError("on_malformed: reports skipped batches, and malformed='stop' skips none")
+    if on_undecodable not in ("stop", "skip") and not callable(on_undecodable):
+        raise ConfigurationError(
+            f"on_undecodable: {on_undecodable!r} is not 'stop', 'skip' or a function of a message and its error"
+        )
     if not isinstance(topics, Iterable):
         raise ConfigurationError(f"topics: {topics!r} is not a topic name, nor a sequence of such")
     names = (topics,) if isinstance(topics, str) else tuple(topics)
@@ -60,6 +65,7 @@ def consumer_settings(
         fetch_bytes=fetch_bytes,
         partition_fetch_bytes=partition_fetch_bytes,
         malformed=malformed,
+        undecodable="stop" if on_undecodable == "stop" else "skip",
         zone=zone or "",
         group=None
         if group is None

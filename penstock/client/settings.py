@@ -168,6 +168,8 @@ class ConsumerSettings:
     group: GroupSettings | None = None
     malformed: MalformedPolicy = "skip"
     """Of a batch whose records are not what its header says: go on behind it, or stop before it."""
+    undecodable: MalformedPolicy = "stop"
+    """Of a message that the application's deserializer does not take: go on behind it, or stop before it."""
     zone: str = ""
     """A host or a zone: of the replicas in sync one there is read. Empty = the leader is."""
 

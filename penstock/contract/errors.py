@@ -81,7 +81,9 @@ class PenstockError(Exception):
     """Root of everything the SDK raises on purpose.
 
     `message` names the object, the fact and the demand; `remedy` says what to do next. `limit` is the name of the limit
-    that was reached, where it was one, as the reference of limits has it; empty on the client's side.
+    that was reached, where it was one, as the reference of limits has it; empty on the client's side. What `poll`
+    raises for a partition that stands still names it in `topic` and `partition`, and in `offset` its next message,
+    where it is known; elsewhere they are None.
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
@@ -93,6 +95,9 @@ class PenstockError(Exception):
         super().__init__(message)
         self.message = message
         self.limit = limit
+        self.topic: str | None = None
+        self.partition: int | None = None
+        self.offset: int | None = None
 
     @property
     def retriable(self) -> bool:
@@ -427,7 +432,7 @@ class SerializationFailed(PenstockError):
 
     code = ErrorCode.SERIALIZATION
     kind = ErrorKind.FATAL
-    remedy = "Send what the serializer takes; read with the one that wrote it, or seek past the message."
+    remedy = "Send what the serializer takes; read with the one that wrote it, seek past it, or set on_undecodable."
 
 
 class ReceiptsNotWritten(PenstockError):

@@ -5,7 +5,7 @@ Rules: RL20, RL56, RL57.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from random import Random
 
@@ -21,9 +21,12 @@ from penstock.client.consuming.fetch_stream import FetchStream
 from penstock.client.consuming.fetcher import Fetcher
 from penstock.client.consuming.malformed import SkipLog, skipped_batch
 from penstock.client.consuming.nearest import NearestReplica
-from penstock.client.consuming.offset_lookups import OffsetLookup, OffsetLookups
+from penstock.client.consuming.offset_lookups import OffsetLookups
 from penstock.client.consuming.polling import BeforePoll
+from penstock.client.consuming.readable import ReadablePositions
+from penstock.client.consuming.undecodable import undecodable
 from penstock.client.groups.member import GroupMember
+from penstock.client.messages import Message
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
@@ -59,7 +62,7 @@ class ConsumerCore:
         self._known: dict[str, None] = {}
         self._fetcher = Fetcher(core, self, settings, self._backoff)
         self._nearest = NearestReplica(settings.zone)
-        self._readable: deque[FetchPosition] = deque()
+        self._readable = ReadablePositions()
         self._before_poll = BeforePoll()
         self.skips = SkipLog()
         self.closed = False
@@ -208,7 +211,7 @@ class ConsumerCore:
         position = self.positions.get(tp)
         if position is not None:
             position.withheld = False
-            self._queue_readable(position)
+            self._readable.add(position)
 
     def hold_partition(self, tp: NamedPartition) -> None:
         """`poll` returns no more of it, and no more is fetched."""
@@ -272,7 +275,7 @@ class ConsumerCore:
             if position.leader_until:
                 self._fetcher.nearer_again(position, now)
             if position.state is PositionState.AWAITING_OFFSET and not position.lookup_sent:
-                self._look_up(position)
+                self._lookups.look_up(position)
             elif position.state is PositionState.READY and position.retry_at <= now:
                 self._fetcher.open_partition(position, shares[position.source], now)
             elif position.credit_due_at <= now and position.broker != NO_LEADER:
@@ -292,29 +295,6 @@ class ConsumerCore:
             if position.leader_until:
                 at = min(at, position.leader_until)
         return at
-
-    def _look_up(self, position: FetchPosition) -> None:
-        seek_epoch, target = position.seek_epoch, position.target
-        position.lookup_sent = True
-        if target is None:
-            return
-
-        def awaited() -> bool:
-            """Neither moved elsewhere nor halted meanwhile."""
-            return position.seek_epoch == seek_epoch and position.state is PositionState.AWAITING_OFFSET
-
-        def found(offset: int, now: float) -> None:
-            if awaited():
-                position.move_to(offset)
-                self._core.changed = True
-                self._core.attend()
-
-        def failed(error: PenstockError, now: float) -> None:
-            if awaited():
-                position.halt(error)
-                self._core.changed = True
-
-        self._lookups.ask(OffsetLookup(position.topic, position.partition, target, NEVER, found, failed))
 
     def next_outgoing(self, token: int, now: float) -> tuple[bytes | None, float]:
         """The next frame for a stream, or None: only events bring one."""
@@ -366,13 +346,8 @@ class ConsumerCore:
             return
         position.turned_away = 0
         position.add_fetched(part)
-        self._queue_readable(position)
+        self._readable.add(position)
         self._core.changed = True
-
-    def _queue_readable(self, position: FetchPosition) -> None:
-        if not position.queued and position.readable:
-            position.queued = True
-            self._readable.append(position)
 
     def _refused(
         self, stream: FetchStream, position: FetchPosition, push: log_pb2.ConsumePush, now: float
@@ -423,13 +398,7 @@ class ConsumerCore:
 
     def next_fetched(self) -> FetchedBatch | None:
         """The next batch to read, of each partition in turn; its `position.part` may hold what is left of it."""
-        while self._readable:
-            position = self._readable[0]
-            if not position.readable:
-                self._readable.popleft()
-                position.queued = False
-                continue
-            self._readable.rotate(-1)
+        while (position := self._readable.next()) is not None:
             self._before_poll.note(position)
             if position.part is None or position.partly_read is None:
                 return position.take_first()
@@ -441,7 +410,7 @@ class ConsumerCore:
 
     def has_readable(self) -> bool:
         """Whether `next_fetched` would give something."""
-        return any(position.readable for position in self._readable)
+        return self._readable.has_some()
 
     def give_back(self) -> None:
         """A poll was interrupted and returned nothing: what it took is read again."""
@@ -483,7 +452,7 @@ class ConsumerCore:
             return
         fetched.malformed = reason
         position.put_back(fetched)
-        self._queue_readable(position)
+        self._readable.put_first(position)
 
     def skip(self, fetched: FetchedBatch, now: float) -> None:
         """The application heard of it: the position moves behind the batch, unless it was moved meanwhile."""
@@ -495,6 +464,35 @@ class ConsumerCore:
         self.skips.note(skipped_batch(fetched), now)
         if self.member is not None:
             # `poll` has returned nothing since the application asked for more: what was skipped may be committed.
+            self.member.poll_begins(now)
+
+    def undecodable(self, fetched: FetchedBatch, message: Message, error: errors.SerializationFailed) -> None:
+        """A message is not what the application's deserializer takes: it waits for `skip_undecodable`, or the partition
+        stops before it, as the settings say.
+        """
+        position = fetched.position
+        if fetched.seek_epoch != position.seek_epoch:
+            return
+        position.offset = message.offset
+        position.epoch = fetched.epoch
+        if self.settings.undecodable == "stop":
+            self.unreadable(fetched, error)
+            return
+        fetched.undecodable = undecodable(message, error)
+        self._readable.put_first(position)
+
+    def skip_undecodable(self, fetched: FetchedBatch, now: float) -> None:
+        """The application heard of it: the position moves behind the message, unless it was moved meanwhile."""
+        position, undecodable = fetched.position, fetched.undecodable
+        if undecodable is None or position.partly_read is not fetched:
+            return
+        fetched.undecodable = None
+        if fetched.seek_epoch != position.seek_epoch:
+            return
+        position.offset = undecodable.message.offset + 1
+        self.skips.note_undecodable(undecodable.error, now)
+        if self.member is not None:
+            # As behind a malformed batch.
             self.member.poll_begins(now)
 
     def unreadable(self, fetched: FetchedBatch, error: PenstockError) -> None:
@@ -509,7 +507,7 @@ class ConsumerCore:
     def raise_halted(self) -> None:
         """Raise the error of a partition that stands still and has nothing left to read."""
         for position in self.positions.values():
-            error = position.error
+            error = position.stopped_by
             if (
                 error is None
                 or position.paused
@@ -531,7 +529,7 @@ class ConsumerCore:
 
     def resume(self, position: FetchPosition) -> None:
         position.paused = False
-        self._queue_readable(position)
+        self._readable.add(position)
         self._core.changed = True
 
     def close(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """From fetched batches to what `poll` returns: decode, count, move the position; without the lock."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
@@ -21,14 +21,15 @@ _T = TypeVar("_T")
 
 
 class FetchCollector:
-    """One poll under way. `take` gives the next fetched batch (None = none waits), `finished`, `unreadable` and
-    `malformed` give one back.
+    """One poll under way. `take` gives the next fetched batch (None = none waits), `finished`, `unreadable`,
+    `malformed` and `undecodable` give one back.
 
-    These four run under the client's lock; the caller of this class passes them so bound.
+    These five run under the client's lock; the caller of this class passes them so bound.
 
     Gathering ends before a malformed batch, so that `poll` returns everything before it first. Where nothing is, the
-    batch is in `found_malformed`: the caller reports it, skips it and gathers again. It also ends with the batch that
-    makes `INFLATED_BYTES_MAX`, so it may have found nothing although something waits.
+    batch is in `found_malformed`: the caller reports it, skips it and gathers again. The same holds for a message that
+    the deserializer does not take (`found_undecodable`), unless its partition is to stop there. It also ends with the
+    batch that makes `INFLATED_BYTES_MAX`, so it may have found nothing although something waits.
     """
 
     __slots__ = (
@@ -37,12 +38,16 @@ class FetchCollector:
         "_inflated_bytes",
         "_malformed",
         "_take",
+        "_undecodable",
         "_unreadable",
         "found_malformed",
+        "found_undecodable",
     )
 
     found_malformed: FetchedBatch | None
     """What the last gathering ended before."""
+    found_undecodable: FetchedBatch | None
+    """The same, of a message of it."""
 
     def __init__(
         self,
@@ -50,13 +55,16 @@ class FetchCollector:
         finished: Finished,
         unreadable: Callable[[FetchedBatch, PenstockError], None],
         malformed: Callable[[FetchedBatch, str], None],
+        undecodable: Callable[[FetchedBatch, Message, SerializationFailed], None],
         deserializer: MessageDeserializer | None = None,
     ) -> None:
         self._take = take
         self._finished = finished
         self._unreadable = unreadable
         self._malformed = malformed
+        self._undecodable = undecodable
         self.found_malformed = None
+        self.found_undecodable = None
         self._inflated_bytes = 0
         self._deserializer = deserializer
 
@@ -71,6 +79,7 @@ class FetchCollector:
     def _messages(self, count_max: int) -> list[Message]:
         gathered: list[Message] = []
         self.found_malformed = None
+        self.found_undecodable = None
         self._inflated_bytes = 0
         while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
             fetched = self._take()
@@ -84,13 +93,18 @@ class FetchCollector:
                         break
                     continue
                 position.part, position.partly_read = batch.messages(), fetched
-            taken = list(islice(position.part, count_max - len(gathered)))
-            if self._deserializer is not None:
-                taken, error = _deserialized(self._deserializer, taken)
-                if error is not None:
-                    gathered += taken[:-1]
-                    position.offset, position.epoch = taken[-1].offset, fetched.epoch
-                    self._unreadable(fetched, error)
+            if fetched.undecodable is not None:
+                self.found_undecodable = fetched
+                break
+            if self._deserializer is None:
+                taken = list(islice(position.part, count_max - len(gathered)))
+            else:
+                taken, refused = _deserialized(
+                    self._deserializer, islice(position.part, count_max - len(gathered))
+                )
+                if refused is not None:
+                    gathered += taken
+                    self._undecodable(fetched, *refused)
                     continue
             if taken:
                 gathered += taken
@@ -103,6 +117,7 @@ class FetchCollector:
     def _batches(self, count_max: int) -> list[MessageBatch]:
         gathered: list[MessageBatch] = []
         self.found_malformed = None
+        self.found_undecodable = None
         self._inflated_bytes = 0
         while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
             fetched = self._take()
@@ -148,15 +163,15 @@ class FetchCollector:
 
 
 def _deserialized(
-    deserializer: MessageDeserializer, messages: list[Message]
-) -> tuple[list[Message], SerializationFailed | None]:
-    """The messages decoded, up to the first that cannot be: that one comes last, as it is, with what is wrong."""
+    deserializer: MessageDeserializer, messages: Iterable[Message]
+) -> tuple[list[Message], tuple[Message, SerializationFailed] | None]:
+    """The messages decoded, up to the first that cannot be; that one, as it is, and what is wrong with it."""
     deserialized: list[Message] = []
     for message in messages:
         try:
             deserialized.append(deserializer.deserialize(message))
         except SerializationFailed as error:
-            return [*deserialized, message], error
+            return deserialized, (message, error)
     return deserialized, None
 
 

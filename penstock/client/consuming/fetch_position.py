@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Literal
 
 from penstock.client.cluster_view import NO_LEADER, UNKNOWN_EPOCH, PartitionView
+from penstock.client.consuming.undecodable import Undecodable
 from penstock.client.messages import Message
 from penstock.client.timing import NEVER
 from penstock.contract.errors import InvalidRequest, PenstockError
@@ -58,6 +59,8 @@ class FetchedBatch:
     control: bool
     malformed: str = ""
     """What is wrong with its records, once that was found; it then waits to be skipped."""
+    undecodable: Undecodable | None = None
+    """The next message of it, once its deserializer did not take it; it then waits to be skipped."""
 
 
 class FetchPosition:
@@ -209,6 +212,16 @@ class FetchPosition:
         self.error = error
         self.lookup_sent = False
 
+    @property
+    def stopped_by(self) -> PenstockError | None:
+        """The error that it stands still for, which says where."""
+        error = self.error
+        if error is not None:
+            error.topic = self.topic
+            error.partition = self.partition
+            error.offset = self.offset if self.has_offset else None
+        return error
+
     def _drop(self) -> None:
         self.seek_epoch += 1
         self.generation += 1
@@ -247,6 +260,13 @@ class FetchPosition:
     def comes_next(self, fetched: FetchedBatch) -> bool:
         """It is the batch that would be read next."""
         return self.readable and self.part is None and fetched is self.buffer[0]
+
+    @property
+    def waits_for_skip(self) -> bool:
+        """The application is to hear of what comes next here, which is then skipped."""
+        if self.partly_read is not None:
+            return self.partly_read.undecodable is not None
+        return bool(self.buffer) and bool(self.buffer[0].malformed)
 
     @property
     def readable(self) -> bool:

@@ -1,16 +1,18 @@
-"""How a consumer reports batches whose records are not what their headers say, and how often it logs them."""
+"""How a consumer reports batches whose records are not what their headers say, and how often it logs what it skips."""
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.client.consuming.fetch_position import FetchedBatch
+from penstock.contract.errors import SerializationFailed
 from penstock.contract.ids import NamedPartition
 from penstock.records.batch import read_header
 
 LOG_EVERY_MS = 10_000
 """A producer can send such batches without end: the log has one line a partition in this time, with a count."""
 _log = logging.getLogger("penstock.malformed")
+_undecodable_log = logging.getLogger("penstock.undecodable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +62,33 @@ class SkipLog:
     def note(self, skipped: SkippedBatch, now: float) -> None:
         """It was skipped at `now`, in ms."""
         self.messages += skipped.end_offset - skipped.first_offset
-        tp = (skipped.topic, skipped.partition)
-        if now - self._logged_at.get(tp, -LOG_EVERY_MS) < LOG_EVERY_MS:
-            self._unlogged[tp] = self._unlogged.get(tp, 0) + 1
+        more = self._since_last((skipped.topic, skipped.partition), now)
+        if more is None:
             return
-        self._logged_at[tp] = now
-        more = self._unlogged.pop(tp, 0)
         _log.warning(
             "penstock: skipped a malformed batch: %s. Brokers do not look into batches; look for a producer with a key"
             " that may produce to %s.%s",
             skipped,
             skipped.topic,
-            f" {more} batches of this partition were skipped since the last such line." if more else "",
+            f" {more} more of this partition were skipped since the last such line." if more else "",
         )
+
+    def note_undecodable(self, error: SerializationFailed, now: float) -> None:
+        """A message was skipped at `now`, in ms; the error names its partition and offset."""
+        self.messages += 1
+        more = self._since_last((str(error.topic), error.partition or 0), now)
+        if more is None:
+            return
+        _undecodable_log.warning(
+            "penstock: skipped a message that cannot be decoded: %s%s",
+            error.message,
+            f". {more} more of this partition were skipped since the last such line" if more else "",
+        )
+
+    def _since_last(self, tp: NamedPartition, now: float) -> int | None:
+        """How many were skipped without a line since the last one; None: this one has none either."""
+        if now - self._logged_at.get(tp, -LOG_EVERY_MS) < LOG_EVERY_MS:
+            self._unlogged[tp] = self._unlogged.get(tp, 0) + 1
+            return None
+        self._logged_at[tp] = now
+        return self._unlogged.pop(tp, 0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from penstock.client.cluster_view import NO_LEADER
+from penstock.client.consuming.fetch_position import FetchPosition, PositionState
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.timing import NEVER, Backoff
@@ -46,6 +47,29 @@ class OffsetLookups:
     def ask(self, lookup: OffsetLookup) -> None:
         self._open.append(lookup)
         self._core.attend()
+
+    def look_up(self, position: FetchPosition) -> None:
+        """Ask for the position's target, and move it there; unless it is moved or halted meanwhile."""
+        seek_epoch, target = position.seek_epoch, position.target
+        position.lookup_sent = True
+        if target is None:
+            return
+
+        def awaited() -> bool:
+            return position.seek_epoch == seek_epoch and position.state is PositionState.AWAITING_OFFSET
+
+        def listed(offset: int, now: float) -> None:
+            if awaited():
+                position.move_to(offset)
+                self._core.changed = True
+                self._core.attend()
+
+        def failed(error: PenstockError, now: float) -> None:
+            if awaited():
+                position.halt(error)
+                self._core.changed = True
+
+        self.ask(OffsetLookup(position.topic, position.partition, target, NEVER, listed, failed))
 
     def look_up_all(
         self, partitions: Iterable[NamedPartition], timestamp_ms: int, deadline: float

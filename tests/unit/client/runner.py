@@ -141,6 +141,7 @@ class Runner:
             lambda fetched: consumer.finished(fetched, self.now),
             consumer.unreadable,
             consumer.malformed,
+            consumer.undecodable,
         )
         for _ in range(50):
             consumer.prepare()

@@ -153,6 +153,7 @@ def collector(runner: Runner, consumer: Any, back: MessageDeserializer | None) -
         lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
+        consumer.undecodable,
         back,
     )
 

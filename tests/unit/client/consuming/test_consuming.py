@@ -80,6 +80,7 @@ def test_batches_come_whole_and_begin_where_a_poll_left_off() -> None:
         lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
+        consumer.undecodable,
     )
     batches = collector.batches(100)
     assert [list(batch.values) for batch in batches] == [
@@ -408,6 +409,7 @@ def test_one_poll_parses_no_more_than_a_bounded_stretch_and_the_next_goes_on_the
         lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
+        consumer.undecodable,
     )
     assert [len(hands.messages(1_000)), len(hands.batches(1_000))] == [5, 5]
     assert consumer.position("orders", 0).offset == 10

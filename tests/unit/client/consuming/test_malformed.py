@@ -53,6 +53,7 @@ def collector_of(runner: Runner, consumer: ConsumerCore) -> FetchCollector:
         lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
+        consumer.undecodable,
     )
 
 
@@ -200,7 +201,7 @@ def test_the_log_hears_of_a_flood_once_in_a_while_and_how_many_it_was(
     log.note(one, 1_000.0 + LOG_EVERY_MS)
     assert log.messages == 2 * 102
     assert len(caplog.messages) == 3
-    assert caplog.messages[2].endswith("99 batches of this partition were skipped since the last such line.")
+    assert caplog.messages[2].endswith("99 more of this partition were skipped since the last such line.")
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def test_a_position_that_moves_while_its_batch_is_decoded_goes_on_where_it_was_m
         lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
+        consumer.undecodable,
     )
     collector.messages(1_000)
     assert values(runner, consumer) == expected(range(10))
@@ -112,6 +113,7 @@ def interrupted(runner: Runner, consumer: ConsumerCore, count: int) -> list[byte
         lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
+        consumer.undecodable,
     )
     return [message.value for message in collector.messages(count)]
 

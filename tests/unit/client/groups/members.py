@@ -211,6 +211,7 @@ class Member:
             lambda fetched: self.consumer.finished(fetched, service.runner.now),
             self.consumer.unreadable,
             self.consumer.malformed,
+            self.consumer.undecodable,
         )
 
     @property

@@ -1,0 +1,192 @@
+"""A consumer that meets messages which its deserializer does not take."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from penstock.client.arguments import consumer_settings
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.consuming.fetch_collector import FetchCollector
+from penstock.client.serialization import message_deserializer
+from penstock.contract.errors import ConfigurationError, NotFound, PenstockError, SerializationFailed
+from penstock.serializers import JSON
+from tests.unit.client.runner import CONSUMER, Runner
+
+VALUES = (b"1", b"{", b"[", b"2")
+"""Messages of a partition, two of which are no JSON."""
+
+
+def stored(*partitions: tuple[bytes, ...]) -> Runner:
+    """A topic `orders` with these messages, one batch a partition."""
+    runner = Runner()
+    runner.cluster.create("orders", len(partitions))
+    producer = runner.producer(batch_messages=50, linger_ms=20)
+    for number, values in enumerate(partitions):
+        for value in values:
+            runner.send(producer, "orders", value, partition=number)
+    runner.run(100)
+    return runner
+
+
+def collector_of(runner: Runner, consumer: ConsumerCore) -> FetchCollector:
+    """Everything waits to be handed out."""
+    for _ in range(3):
+        consumer.prepare()
+        runner.run(50)
+    return FetchCollector(
+        consumer.next_fetched,
+        lambda fetched: consumer.finished(fetched, runner.now),
+        consumer.unreadable,
+        consumer.malformed,
+        consumer.undecodable,
+        message_deserializer(JSON, None),
+    )
+
+
+def skip(runner: Runner, consumer: ConsumerCore, hands: FetchCollector) -> tuple[bytes, SerializationFailed]:
+    """Skip what the last gathering ended before: its value as it is stored, and the error."""
+    fetched = hands.found_undecodable
+    assert fetched is not None
+    met = fetched.undecodable
+    assert met is not None
+    consumer.skip_undecodable(fetched, runner.now)
+    return bytes(met.message.value or b""), met.error
+
+
+def gathered(hands: FetchCollector, most: int = 100) -> list[Any]:
+    return [message.value for message in hands.messages(most)]
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_messages_around_undecodable_ones_are_read_and_each_of_these_is_met_once(most: int) -> None:
+    runner = stored(VALUES)
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    assert gathered(hands, most) == [1]
+    for offset, value in ((1, b"{"), (2, b"[")):
+        assert gathered(hands, most) == []
+        assert consumer.position("orders", 0).offset == offset
+        assert consumer.skips.messages == offset - 1
+        as_stored, error = skip(runner, consumer, hands)
+        assert as_stored == value
+        assert (error.topic, error.partition, error.offset) == ("orders", 0, offset)
+        assert error.message.startswith(
+            f"orders-0: at offset {offset}: the value does not pass its serializer"
+        )
+    assert gathered(hands, most) == [2]
+    assert gathered(hands, most) == []
+    assert hands.found_undecodable is None
+    assert consumer.position("orders", 0).offset == 4
+
+
+def test_a_batch_that_ends_with_an_undecodable_message_is_done_when_that_is_skipped() -> None:
+    runner = stored((b"1", b"{"))
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    assert (gathered(hands), gathered(hands)) == ([1], [])
+    skip(runner, consumer, hands)
+    assert gathered(hands) == []
+    assert hands.found_undecodable is None
+    position = consumer.position("orders", 0)
+    assert (position.offset, position.part) == (2, None)
+    assert position.credit_owed > 0
+
+
+def test_what_is_not_skipped_is_met_again() -> None:
+    runner = stored(VALUES)
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    assert gathered(hands) == [1]
+    for _ in range(3):
+        assert gathered(hands) == []
+        assert hands.found_undecodable is not None
+        assert consumer.position("orders", 0).offset == 1
+    assert skip(runner, consumer, hands)[0] == b"{"
+
+
+def test_an_undecodable_message_comes_before_more_of_other_partitions() -> None:
+    runner = stored(tuple(b"%d" % number for number in range(30)), (b"{", b"7"))
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    values: list[Any] = []
+    for turn in range(3):
+        values += gathered(hands, 5)
+        if hands.found_undecodable is not None and not values[5 * turn :]:
+            break
+    assert skip(runner, consumer, hands)[0] == b"{"
+    assert len(values) <= 10
+    while more := gathered(hands, 5):
+        values += more
+    assert sorted(values) == sorted([7, *range(30)])
+
+
+def test_an_application_that_seeks_meanwhile_goes_where_it_said() -> None:
+    runner = stored(VALUES)
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    assert (gathered(hands), gathered(hands)) == ([1], [])
+    consumer.seek(consumer.position("orders", 0), offset=3)
+    skip(runner, consumer, hands)
+    assert (consumer.position("orders", 0).offset, consumer.skips.messages) == (3, 0)
+
+
+def test_whole_batches_come_as_they_are_stored() -> None:
+    runner = stored(VALUES)
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    assert gathered(hands) == [1]
+    assert [list(batch.values) for batch in hands.batches(10)] == [[b"{", b"[", b"2"]]
+    assert consumer.position("orders", 0).offset == 4
+
+
+def test_a_partition_that_stops_says_where_in_its_error() -> None:
+    runner = stored(VALUES)
+    consumer = runner.consumer("orders")
+    hands = collector_of(runner, consumer)
+    assert gathered(hands) == [1]
+    for _ in range(2):
+        with pytest.raises(SerializationFailed) as stopped:
+            consumer.raise_halted()
+        error = stopped.value
+        assert (error.topic, error.partition, error.offset) == ("orders", 0, 1)
+    assert hands.found_undecodable is None
+
+
+def test_an_error_of_several_partitions_names_the_one_that_it_is_raised_for() -> None:
+    runner = stored((b"1",), (b"2",))
+    consumer = runner.consumer("orders")
+    collector_of(runner, consumer)
+    shared = NotFound("orders: was deleted")
+    for partition in (0, 1):
+        position = consumer.position("orders", partition)
+        position.look_up(None)
+        position.halt(shared)
+        assert position.stopped_by is shared
+        assert (shared.topic, shared.partition, shared.offset) == ("orders", partition, None)
+    other = PenstockError("elsewhere")
+    assert (other.topic, other.partition, other.offset) == (None, None, None)
+
+
+def test_skipped_messages_have_a_line_in_the_log_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    runner = stored(VALUES)
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    with caplog.at_level(logging.WARNING, "penstock"):
+        while gathered(hands) or hands.found_undecodable is not None:
+            if hands.found_undecodable is not None:
+                skip(runner, consumer, hands)
+    (line,) = caplog.messages
+    assert line.startswith("penstock: skipped a message that cannot be decoded: orders-0: at offset 1: ")
+    assert consumer.skips.messages == 2
+
+
+@pytest.mark.parametrize("wrong", ["ignore", None, 5])
+def test_what_says_nothing_of_undecodable_messages_is_refused(wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"on_undecodable: .* is not 'stop', 'skip' or a function"):
+        consumer_settings(topics="orders", **CONSUMER, on_undecodable=wrong)  # type: ignore[arg-type]
+    for right, policy in (("stop", "stop"), ("skip", "skip"), (print, "skip")):
+        _, settings = consumer_settings(topics="orders", **CONSUMER, on_undecodable=right)  # type: ignore[arg-type]
+        assert settings.undecodable == policy
