@@ -96,13 +96,7 @@ def _no_waiting_for_brokers() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _fresh_counts() -> Iterator[None]:
-    from control_plane.audit.tallies import tallies
-    from control_plane.rate_counters import counters
-    from control_plane.rest.processor_time import processor_time
-    from control_plane.rest.tenant_rates import tenant_rates
+    from tests.control_plane import counts
 
-    counters().forget_all()
-    tenant_rates.forget_all()
-    processor_time.forget_all()
-    tallies().take()
+    counts.forget()
     yield

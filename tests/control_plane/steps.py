@@ -1,7 +1,10 @@
 """Steps of a walk: what fails in one names it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+Step = Callable[[object], AbstractContextManager[None]]
+"""Makes a step of a name."""
 
 
 @contextmanager
@@ -12,3 +15,21 @@ def step(name: object) -> Iterator[None]:
     except Exception as failure:
         failure.add_note(f"step: {name}")
         raise
+
+
+@contextmanager
+def walk() -> Iterator[Step]:
+    """Each step of the block is tried, whatever became of those before it; its end raises all that failed together."""
+    failures: list[Exception] = []
+
+    @contextmanager
+    def tried(name: object) -> Iterator[None]:
+        try:
+            with step(name):
+                yield
+        except Exception as failure:
+            failures.append(failure)
+
+    yield tried
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} steps failed", failures)

@@ -18,7 +18,8 @@ from penstock.contract.api_keys import parse_api_key
 from tenants.models import Tenant
 from tenants.roles import Standing
 from tests.control_plane import test_isolation as matrix
-from tests.control_plane.test_isolation import MATRIX, OPERATOR, PAGES, Operation, Watched, page_of
+from tests.control_plane.test_isolation import MATRIX, PAGES, Operation, Watched, page_of
+from tests.control_plane.test_permissions import OPERATOR
 from tests.control_plane.world import call, everything_delivered
 
 pytestmark = pytest.mark.django_db

@@ -34,9 +34,10 @@ from tenants.actions import revoke_key
 from tenants.models import Membership, OrganisationMember, Tenant
 from tenants.roles import Role, Standing
 from tests.control_plane.all_rows import rows
+from tests.control_plane.hostile import some_of
 from tests.control_plane.payments.paying import credit, of_amount
 from tests.control_plane.rows_of_a_module import rows_of_a_module
-from tests.control_plane.steps import step
+from tests.control_plane.steps import walk
 from tests.control_plane.test_permissions import ABOUT_NO_TENANT, MAY, ORGANISATION, routes
 from tests.control_plane.world import (
     ACTOR,
@@ -403,55 +404,66 @@ def test_a_dry_run_shows_a_change_to_those_who_may_make_it_and_writes_nothing(
 ) -> None:
     path, body, who = world.path(route, method), world.body(method, route), world.may(method, route)
     before = rows()
-    with step("it says what would change"):
-        shown = call(method, f"{path}?dry_run=true", body, **who, Idempotency_Key="once")
-        assert shown.status == 200, shown.body
-        assert shown.body["dry_run"] is True
-        assert any(change["fields"] for change in shown.body["changes"])
-        # Terms alone have a price: that of the last invoiced period under them.
-        assert (shown.body["monthly_cost_change"] is None) == (not route.endswith("/terms"))
-        assert shown.body["monthly_cost_reason"] or route.endswith("/terms")
-        assert "penstock_" not in repr(shown.body)
-        assert rows() == before
-    with step("anonymous"):
-        assert call(method, f"{path}?dry_run=true", body).status == 401
-    for standing in Standing:
-        with step(standing):
-            tenant = world.house.tenant if standing is Standing.OPERATOR else None
-            token = world.house.credentials[standing]
-            answer = call(method, f"{path}?dry_run=true", body, token=token, tenant=tenant)
-            if standing in MAY[method, route]:
-                assert answer.status not in (401, 403), answer.body
-            else:
-                assert answer.status == 403, answer.body
-    if route not in ABOUT_NO_TENANT:
-        with step("the owner of another tenant"):
-            token = world.stranger.credentials[Standing.OWNER]
-            answer = call(method, f"{path}?dry_run=true", body, token=token, tenant=world.house.tenant)
-            # What is for operators alone says so, of any tenant.
-            assert answer.status == (403 if route.startswith("v1/billing/") else 404)
-    if (method, route) in CONDITIONAL:
-        with step("a change of what its caller read"):
-            read = call("GET", path, **who)
-            assert read.status == 200, read.body
-            fresh = call(method, f"{path}?dry_run=true", body, **who, If_Match=read.headers["ETag"])
-            assert fresh.status == 200, fresh.body
-        with step("a change of what is another thing now"):
-            stale = call(method, path, body, **who, If_Match='"stale"')
-            assert (stale.status, stale.body["code"]) == (412, "precondition_failed")
-    with step("after all of them"):
-        assert rows() == before
+    with walk() as step:
+        with step("it says what would change"):
+            shown = call(method, f"{path}?dry_run=true", body, **who, Idempotency_Key="once")
+            assert shown.status == 200, shown.body
+            assert shown.body["dry_run"] is True
+            assert any(change["fields"] for change in shown.body["changes"])
+            # Terms alone have a price: that of the last invoiced period under them.
+            assert (shown.body["monthly_cost_change"] is None) == (not route.endswith("/terms"))
+            assert shown.body["monthly_cost_reason"] or route.endswith("/terms")
+            assert "penstock_" not in repr(shown.body)
+        with step("anonymous"):
+            assert call(method, f"{path}?dry_run=true", body).status == 401
+        for standing in _callers(MAY[method, route]):
+            with step(standing):
+                tenant = world.house.tenant if standing is Standing.OPERATOR else None
+                token = world.house.credentials[standing]
+                answer = call(method, f"{path}?dry_run=true", body, token=token, tenant=tenant)
+                if standing in MAY[method, route]:
+                    assert answer.status not in (401, 403), answer.body
+                else:
+                    assert answer.status == 403, answer.body
+        if route not in ABOUT_NO_TENANT:
+            with step("the owner of another tenant"):
+                token = world.stranger.credentials[Standing.OWNER]
+                answer = call(method, f"{path}?dry_run=true", body, token=token, tenant=world.house.tenant)
+                # What is for operators alone says so, of any tenant.
+                assert answer.status == (403 if route.startswith("v1/billing/") else 404)
+        if (method, route) in CONDITIONAL:
+            with step("a change of what its caller read"):
+                read = call("GET", path, **who)
+                assert read.status == 200, read.body
+                fresh = call(method, f"{path}?dry_run=true", body, **who, If_Match=read.headers["ETag"])
+                assert fresh.status == 200, fresh.body
+            with step("a change of what is another thing now"):
+                stale = call(method, path, body, **who, If_Match='"stale"')
+                assert (stale.status, stale.body["code"]) == (412, "precondition_failed")
+        with step("after all of them"):
+            assert rows() == before
 
 
-@pytest.mark.parametrize(("method", "route"), sorted(WITHOUT))
-def test_a_dry_run_is_refused_where_there_is_none(method: str, route: str, world: _World) -> None:
-    who = world.may(method, route)
-    path = world.path(route, method).replace("<int:broker>", "1").replace("<str:", "").replace(">", "")
+def _callers(may: frozenset[Standing]) -> list[Standing]:
+    """Two who may not and one who may, by chance: the permission is that of the change, which `test_permissions.py`
+    shows of all.
+    """
+    others = sorted(set(Standing) - may)
+    return [*some_of(others, min(2, len(others))), *some_of(sorted(may), 1)]
+
+
+def test_a_dry_run_is_refused_where_there_is_none(world: _World) -> None:
     before = rows()
-    answer = call(method, f"{path}?dry_run=true", {}, **who)
-    assert answer.status == 400, answer.body
-    assert answer.body["detail"].startswith("dry_run: no such parameter")
-    assert rows() == before
+    with walk() as step:
+        for method, route in sorted(WITHOUT):
+            with step(f"{method} {route}"):
+                path = world.path(route, method).replace("<int:broker>", "1")
+                path = path.replace("<str:", "").replace(">", "")
+                answer = call(method, f"{path}?dry_run=true", {}, **world.may(method, route))
+                assert answer.status == 400, answer.body
+                assert answer.body["detail"].startswith("dry_run: no such parameter")
+        with step("after all of them"):
+            assert rows() == before
 
 
 def test_a_refusal_is_the_changes_own(world: _World) -> None:

@@ -31,7 +31,9 @@ from tests.control_plane.api.lists import (
     topics,
 )
 from tests.control_plane.api.lists_of_billing import invoices, usage
-from tests.control_plane.rows_of_a_module import rows_of_a_module
+from tests.control_plane.hostile import some_of
+from tests.control_plane.rows_of_a_module import rows_of_a_module, undone
+from tests.control_plane.steps import walk
 from tests.control_plane.world import Answer, House, call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -169,11 +171,21 @@ def test_every_address_that_answers_with_a_list_is_here_and_takes_a_cursor() -> 
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_list_is_read_page_by_page_while_others_come(
+def test_a_list_comes_in_pages_with_cursors_of_its_own_and_in_as_few_queries_for_many_items(
     path: str, house: House, said: Cluster, read: Read
 ) -> None:
+    LISTS[path].fill(house, said, range(10, 30))
+    with walk() as step:
+        with step("page by page while others come"):
+            _read_page_by_page(path, house, said, read)
+        with step("cursors that it did not give out"), undone():
+            _refuse_cursors_of_others(path, house, said, read)
+        with step("queries for many items"):
+            _ask_as_often_for_many_as_for_few(path, house, said, read)
+
+
+def _read_page_by_page(path: str, house: House, said: Cluster, read: Read) -> None:
     listed = LISTS[path]
-    listed.fill(house, said, range(10, 30))
     whole = read(path, f"limit={PAGE_ITEMS_MAX}")
     before = told(whole)
     assert len(set(before)) == len(before) >= 20 * listed.a_number and whole.body["next"] is None
@@ -186,6 +198,41 @@ def test_a_list_is_read_page_by_page_while_others_come(
     found = told(first) + rest_of(read, path, first.body["next"], 7)
     assert len(set(found)) == len(found)
     assert [item for item in found if item in set(before)] == before
+
+
+def _refuse_cursors_of_others(path: str, house: House, said: Cluster, read: Read) -> None:
+    own = read(path, "limit=1").body["next"]
+    other = "/v1/topics" if path != "/v1/topics" else "/v1/audit"
+    LISTS[other].fill(house, said, range(100, 103))
+    foreign = read(other, "limit=1").body["next"]
+    assert own and foreign
+    # One class reads them for all lists.
+    nonsense = some_of(("", "x", "MSAx", "%f0%9f%90%9f"), 1)
+    for cursor in (foreign, *nonsense, *some_of((own[:-1], "A" + own, own + "A"), 1)):
+        answer = read(path, f"cursor={cursor}")
+        assert refused(answer, "cursor"), (cursor, answer.body)
+    for limit in some_of(("0", "-1", "1001", "x", "", "1.0"), 2):
+        assert refused(read(path, f"limit={limit}"), "limit"), limit
+    assert read(path, f"cursor={own}").status == 200
+
+
+def _ask_as_often_for_many_as_for_few(path: str, house: House, said: Cluster, read: Read) -> None:
+    listed: Listed = LISTS[path]
+
+    def queries() -> list[str]:
+        tenant_rates.forget_all()  # after some seconds it is read again, which no list should be blamed for
+        with CaptureQueriesContext(connection) as caught:
+            found = read(path, f"limit={PAGE_ITEMS_MAX}")
+        assert found.status == 200, found.body
+        counts.append(len(found.body["items"]))
+        return [query["sql"] for query in caught.captured_queries]
+
+    counts: list[int] = []
+    few = queries()
+    listed.fill(house, said, range(40, 200))
+    many = queries()
+    assert counts[-1] == counts[0] + 160 * listed.a_number
+    assert len(many) == len(few), "\n".join(sorted({sql[:200] for sql in many}))
 
 
 @pytest.mark.parametrize("path", ["/v1/topics", "/v1/cluster/brokers"])
@@ -202,25 +249,6 @@ def test_what_goes_between_two_pages_hides_nothing_else(
         if said.described.brokers:
             del said.described.brokers[n]
     assert rest_of(read, path, first.body["next"], 10) == before[11:]
-
-
-@pytest.mark.parametrize("path", LISTS)
-def test_a_cursor_that_the_list_did_not_give_out_is_refused(
-    path: str, house: House, said: Cluster, read: Read
-) -> None:
-    listed = LISTS[path]
-    listed.fill(house, said, range(3))
-    own = read(path, "limit=1").body["next"]
-    other = "/v1/topics" if path != "/v1/topics" else "/v1/audit"
-    LISTS[other].fill(house, said, range(100, 103))
-    foreign = read(other, "limit=1").body["next"]
-    assert own and foreign
-    for cursor in ("", "x", "MSAx", "%f0%9f%90%9f", foreign, own[:-1], "A" + own, own + "A"):
-        answer = read(path, f"cursor={cursor}")
-        assert refused(answer, "cursor"), (cursor, answer.body)
-    for limit in ("0", "-1", "1001", "x", "", "1.0"):
-        assert refused(read(path, f"limit={limit}"), "limit"), limit
-    assert read(path, f"cursor={own}").status == 200
 
 
 def test_a_cursor_is_of_one_question_and_one_tenant(house: House, said: Cluster) -> None:
@@ -317,27 +345,3 @@ def test_a_page_has_so_many_items_where_nothing_is_said(house: House, said: Clus
         fill(house, said, range(PAGE_ITEMS_DEFAULT + 1))
         page = read(path)
         assert len(page.body["items"]) == PAGE_ITEMS_DEFAULT and page.body["next"]
-
-
-@pytest.mark.parametrize("path", LISTS)
-def test_a_list_costs_as_many_queries_for_many_items_as_for_one(
-    path: str, house: House, said: Cluster, read: Read
-) -> None:
-    listed: Listed = LISTS[path]
-
-    def queries() -> list[str]:
-        tenant_rates.forget_all()  # after some seconds it is read again, which no list should be blamed for
-        with CaptureQueriesContext(connection) as caught:
-            found = read(path, f"limit={PAGE_ITEMS_MAX}")
-        assert found.status == 200, found.body
-        counts.append(len(found.body["items"]))
-        return [query["sql"] for query in caught.captured_queries]
-
-    counts: list[int] = []
-    listed.fill(house, said, range(1))
-    queries()  # what a process reads once
-    few = queries()
-    listed.fill(house, said, range(1, 200))
-    many = queries()
-    assert counts[-1] == counts[0] + 199 * listed.a_number
-    assert len(many) == len(few), "\n".join(sorted({sql[:200] for sql in many}))
