@@ -19,6 +19,7 @@ FULL = bool(os.environ.get("FULL"))
 # Tests that a module without tests holds for several: their failures show values too.
 pytest.register_assert_rewrite(
     "tests.control_plane.service.deliveries",
+    "tests.control_plane.service.killed_in_requests",
     "tests.control_plane.service.placing",
     "tests.unit.disk.disk_contract",
     "tests.unit.metadata.store_contract",

@@ -16,16 +16,7 @@ SHARED = (
     "tests/end_to_end/docs",
     "tests/spark_usage",
 )
-"""Folders of which one worker takes all but `SECOND_HALF`: their service or session is started once, the source is
-parsed once.
-"""
-SECOND_HALF = tuple(
-    f"tests/spark_usage/test_{name}.py"
-    for name in ("bronze", "cluster", "killed_rounds", "metered_brokers", "runner")
-)
-"""Files of a shared folder that another worker takes, with a session of its own: with all of them one worker would end
-long after the others.
-"""
+"""Folders of which one worker takes all: their service or session is started once, the source is parsed once."""
 LONGEST_FIRST = (
     "tests/spark_usage",
     "tests/end_to_end/console",
@@ -40,7 +31,6 @@ LONGEST_FIRST = (
     "tests/control_plane/service/test_growing.py",
     "tests/integration/reconcile/test_quarter.py",
     "tests/integration/fail_over",
-    "tests/control_plane/service/test_killed_requests.py",
     "tests/control_plane/api/test_openapi_conformance.py",
     "tests/control_plane/test_permissions.py",
     "tests/control_plane/api/test_lists.py",
@@ -70,8 +60,7 @@ SHORT_LAST = ("tests/unit", "tests/golden")
 def group_of(nodeid: str) -> str:
     """The folder or file that a test runs with."""
     file = nodeid.partition("::")[0]
-    shared = next((folder for folder in SHARED if file.startswith(f"{folder}/")), file)
-    return f"{shared}/second half" if file in SECOND_HALF else shared
+    return next((folder for folder in SHARED if file.startswith(f"{folder}/")), file)
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:

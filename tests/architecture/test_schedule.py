@@ -10,7 +10,7 @@ from . import house
 
 
 def test_every_group_with_a_place_of_its_own_is_there() -> None:
-    for name in (*schedule.SHARED, *schedule.SECOND_HALF, *schedule.LONGEST_FIRST, *schedule.SHORT_LAST):
+    for name in (*schedule.SHARED, *schedule.LONGEST_FIRST, *schedule.SHORT_LAST):
         assert (house.ROOT / name).exists(), name
 
 
@@ -18,8 +18,6 @@ def test_files_of_a_shared_folder_are_one_group_and_others_are_alone() -> None:
     folder = schedule.SHARED[0]
     nodes = [f"{folder}/test_{name}.py::test_it[a::b]" for name in ("one", "two")]
     assert {schedule.group_of(node) for node in nodes} == {folder}
-    (half,) = {schedule.group_of(f"{file}::test_it") for file in schedule.SECOND_HALF}
-    assert half not in schedule.SHARED and half.rpartition("/")[0] in schedule.SHARED
     assert schedule.group_of("tests/unit/test_one.py::test_it[a::b]") == "tests/unit/test_one.py"
 
 

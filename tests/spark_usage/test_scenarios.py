@@ -18,6 +18,7 @@ from penstock.rules.latency_buckets import bucket_of
 from spark_usage.rounds import Round
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.records import DAY, HOUR, MINUTE, Stored, Writer, reading, topic_id
+from tests.spark_usage.test_views import Plans, dear_frames
 
 pytestmark = [pytest.mark.slow]
 
@@ -268,10 +269,12 @@ def scenarios() -> Written:
 
 
 class Folded:
-    def __init__(self, pipeline: Pipeline, written: Written, done: Round) -> None:
+    def __init__(self, pipeline: Pipeline, written: Written, done: Round, plans: list[str]) -> None:
         self.pipeline = pipeline
         self.written = written
         self.round = done
+        self.plans = plans
+        """What Spark executed for the round, as text."""
 
     def rows(self, dataset: str, tenant: str, *columns: str) -> list[tuple[object, ...]]:
         found = self.pipeline.rows(dataset, "tenant", *columns)
@@ -284,7 +287,9 @@ def folded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fol
     folder: Path = tmp_path_factory.mktemp("scenarios")
     pipeline = Pipeline(spark, folder)
     ends = {str(number): end for number, end in enumerate(written.ends)}
-    return Folded(pipeline, written, pipeline.fold(written.stored, ends=ends))
+    plans = Plans(spark)
+    done = pipeline.fold(written.stored, ends=ends)
+    return Folded(pipeline, written, done, plans.texts())
 
 
 COVERAGE = ("cut_id", "topic", "partition", "start_offset", "end_offset", "status", "reason", "missing")
@@ -608,3 +613,8 @@ def test_every_check_is_in_the_manifests_and_holds(folded: Folded) -> None:
         "rejected": 2, "usage_hour": 5, "usage_day": 1, "principal_day": 1, "sla_minute": 1,
         "cut_usage": 1,
     }  # fmt: skip
+
+
+def test_no_window_of_a_round_goes_through_its_frame_again_at_each_row(folded: Folded) -> None:
+    assert sum("Window" in text for text in folded.plans) > 5
+    assert dear_frames(folded.plans) == set()

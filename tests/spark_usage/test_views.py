@@ -13,8 +13,6 @@ from data_plane.contract import usage_pb2 as pb
 from spark_usage import readings
 from spark_usage.decode import decode
 from tests.conftest import FULL
-from tests.spark_usage.conftest import Pipeline
-from tests.spark_usage.random_logs import arrivals, random_log
 from tests.spark_usage.records import MINUTE, Writer, bronze_frame, in_order, reading, topic_id
 
 pytestmark = [pytest.mark.slow]
@@ -251,18 +249,6 @@ def dear_frames(plans: list[str]) -> set[str]:
         for kind, lower, upper in found
         if lower != "unboundedpreceding$()" and not (kind == "RowFrame" and lower == upper)
     }
-
-
-def test_no_window_of_a_round_goes_through_its_frame_again_at_each_row(
-    spark: SparkSession, pipeline: Pipeline
-) -> None:
-    stored, _ = arrivals(Random(5), [random_log(Random(5), "tn_a", 0)])
-    plans = Plans(spark)
-    # a hole, so that holes are looked for too
-    pipeline.fold(stored[1:], ends={str(number): 100 for number in range(3)})
-    texts = plans.texts()
-    assert sum("Window" in text for text in texts) > 5
-    assert dear_frames(texts) == set()
 
 
 def test_rows_of_principals_are_sorted_once_a_reading(spark: SparkSession) -> None:

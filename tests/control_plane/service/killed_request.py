@@ -1,5 +1,11 @@
-"""Creates a topic as a request does, and is killed at the step named: `python killed_request.py STEP TENANT NAME`."""
+"""Creates topics as requests do, each in a process that it forks and that is killed at a step.
 
+tests        -> this program   [step, tenant, name]
+this program -> tests          the status with which the forked process ended
+"""
+
+import importlib
+import json
 import os
 import signal
 import sys
@@ -7,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import django
+
+IMPORTED_ONCE = ("control_plane.reconciliation.deliverers", "control_plane.topics.creation")
 
 
 def killed(*given: Any, **named: Any) -> Any:
@@ -21,8 +29,8 @@ def killed_after(done: Callable[..., Any]) -> Callable[..., Any]:
     return do
 
 
-def main(step: str, tenant: str, name: str) -> None:
-    django.setup()
+def create(step: str, tenant: str, name: str) -> None:
+    """Create the topic; the process is killed on the way."""
     from control_plane.audit.actor import system
     from control_plane.outbox import actions, delivery
     from control_plane.reconciliation.deliverers import TopicDeliverer
@@ -42,5 +50,19 @@ def main(step: str, tenant: str, name: str) -> None:
     creation.create_topic(system("test"), tenants.tenant_by_id(tenant), name=name, partitions=2, settings={})
 
 
+def main() -> None:
+    django.setup()
+    for module in IMPORTED_ONCE:
+        importlib.import_module(module)
+    # Nothing is open yet that forks would share: neither a database nor a connection to the brokers.
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            create(*json.loads(line))
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -162,18 +162,36 @@ class Service:
         assert ran.returncode == 0, f"{arguments}: {ran.stdout[-2000:]}{ran.stderr[-4000:]}"
         return ran.stdout
 
-    def script(self, file: Path, *arguments: str) -> int:
-        """Run a program with the service's configuration; its exit status, negative for a signal."""
-        ran = subprocess.run(
-            [sys.executable, str(file), *arguments],
-            cwd=self.folder,
-            env=self._environment() | {"DJANGO_SETTINGS_MODULE": "control_plane.settings"},
-            capture_output=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        (self.folder / f"output-{file.stem}").write_bytes(ran.stdout + ran.stderr)
-        return ran.returncode
+    @contextmanager
+    def forking(self, file: Path) -> Iterator[Callable[..., int]]:
+        """Start a program with the service's configuration that forks itself for each list of arguments that it gets.
+        What is handed out takes such a list and returns the fork's exit status, negative for a signal. The program has
+        ended at the end of the block.
+        """
+        with self.output_file(file.stem).open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, str(file)],
+                cwd=self.folder,
+                env=self._environment() | {"DJANGO_SETTINGS_MODULE": "control_plane.settings"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                start_new_session=True,
+            )
+
+        def in_a_fork(*arguments: str) -> int:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(json.dumps(arguments) + "\n")
+            process.stdin.flush()
+            said = process.stdout.readline()
+            assert said, self.output_file(file.stem).read_text()[-4000:]
+            return int(said)
+
+        try:
+            yield in_a_fork
+        finally:
+            process.communicate(timeout=PATIENCE_S)
 
     def start_web(self) -> None:
         self._start("web", "web", self.config_file)

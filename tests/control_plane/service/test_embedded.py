@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.control_plane.service.deliveries import Deliveries
+from tests.control_plane.service.killed_in_requests import KilledInRequests
 from tests.control_plane.service.placing import Placing
 from tests.control_plane.service.running import Service, embedded
 from tests.control_plane.service.running import service as started
@@ -18,5 +19,5 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
-class TestEmbedded(Deliveries, Placing):
+class TestEmbedded(Deliveries, Placing, KilledInRequests):
     """Nothing else."""

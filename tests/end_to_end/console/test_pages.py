@@ -1,8 +1,10 @@
 """Every page: accessible, without complaint, within the width of a phone; light and dark.
 
-A run looks at a page in the width of a phone or of a desk, by chance, and in both under FULL=1.
+A run looks at a page in the width of a phone or of a desk, by chance, at the colours of its other theme a third of the
+times, and at all of it under FULL=1.
 """
 
+import random
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -11,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 import penstock
+from tests.conftest import FULL
 from tests.control_plane.hostile import some_of
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
@@ -21,6 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.processes]
 AXE: str = Axe().axe_script
 COLOURS = ("color-contrast", "link-in-text-block")
 """Rules of axe that ask for colours."""
+COLOURS_SHARES = 3
+"""One of so many looks at a page is at the colours of its other theme, too."""
 DOORS = ("/sign-in", "/sign-up", "/operator/sign-in")
 PAGES = (
     *("", "/topics", "/new-topic", "/topics/orders", "/topics/orders/messages", "/topics/orders/send"),
@@ -86,14 +91,15 @@ def fits(page: Page, where: str) -> None:
 
 
 def examine_in_both_themes(page: Page) -> None:
-    """In one of the widths, or both in the long form, and each theme: what differs between them is style alone. In
-    each width it fits into the window.
+    """In one of the widths with one theme in full, and by chance the colours of the other theme: what differs between
+    them is style alone. In both widths, each with both themes, in the long form. In each width it fits into the window.
     """
     drawn = some_of(WIDTHS, 1)
+    themes_looked_at = None if FULL or random.randrange(COLOURS_SHARES) == 0 else 1
     for width, themes in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         fits(page, f"{page.url} {width}")
-        for theme, only in themes if (width, themes) in drawn else ():
+        for theme, only in themes[:themes_looked_at] if (width, themes) in drawn else ():
             # No motion: colours are looked at when they have changed, not on the way.
             page.emulate_media(color_scheme=theme, reduced_motion="reduce")
             dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
@@ -130,10 +136,8 @@ def test_the_longest_names_fit(visitor: Visitor) -> None:
     topic = "w" * 249
     visitor.make_topic(topic, partitions=1)
     visitor.make_key("W" * 100)
-    for width in (1440, 390):
-        visitor.page.set_viewport_size({"width": width, "height": 900})
-        for path in ("", "/topics", f"/topics/{topic}", f"/topics/{topic}/delete", "/keys", "/audit"):
-            look(visitor, f"/t/{visitor.tenant}{path}")
+    for path in ("", "/topics", f"/topics/{topic}", f"/topics/{topic}/delete", "/keys", "/audit"):
+        look_in_both_themes(visitor, f"/t/{visitor.tenant}{path}")
 
 
 def test_the_partitions_of_a_wide_topic_come_in_pages(visitor: Visitor) -> None:
