@@ -17,6 +17,7 @@ from payments.stripe_items import Part, parts_of
 from payments.stripe_shapes import Declined, StripeInvoice
 from penstock.rules.rating import grouped_amount
 
+_CARRIED_ON = "/carried on"
 ENDED = ("paid", "uncollectible", "void")
 
 
@@ -304,8 +305,10 @@ class Collection:
     def _credited_by_hand(self, parts: Sequence[Part], notes: Mapping[str, int]) -> int:
         """What credit notes that were made at Stripe have taken off beyond ours."""
         ours = {part.id: part.amount for part in parts if part.lowers}
-        carried_on = {_carried_on(row) for row in self._group[1:]}
-        by_hand = sum(amount for note, amount in notes.items() if note not in ours and note not in carried_on)
+        # Also of those that another receivable carries by now.
+        by_hand = sum(
+            amount for note, amount in notes.items() if note not in ours and not note.endswith(_CARRIED_ON)
+        )
         return by_hand - sum(-amount - notes[note] for note, amount in ours.items() if note in notes)
 
     def _is_of_former(self, found: StripeInvoice) -> bool:
@@ -411,7 +414,7 @@ class Collection:
 
 
 def _carried_on(row: Receivable) -> str:
-    return f"{row.public_id}/carried on"
+    return f"{row.public_id}{_CARRIED_ON}"
 
 
 __all__ = ["ChangedThere", "Collection", "Part", "Uncollected"]

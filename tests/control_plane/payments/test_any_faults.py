@@ -85,6 +85,7 @@ def step(what: str, invoice: Invoice, fake: FakeStripe, configure: Configure, on
     method=False,
     steps=[(3, "bank", 0), (4, "credit", 0), (5, "off", 2)],
 )
+@example(amounts=(20, 30, 20), faults=[], method=False, steps=[(5, "bank", 1)])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_history_ends_without_a_difference(
     billed: Billed,

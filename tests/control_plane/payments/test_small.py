@@ -165,6 +165,8 @@ def test_when_the_carrier_is_closed_otherwise_what_it_carried_waits_for_another(
     worker(2)
     assert (asked(first).state, asked(first).waits, asked(first).carried_by) == ("open", True, None)
     assert differences() == []
+    again(second)
+    assert asked(second).problem == "", "what waits for another one was not credited by hand"
     third = of_amount(first.tenant, 100 * CENT)
     worker()
     theirs = fake.objects[asked(third).stripe_invoice]
