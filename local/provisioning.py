@@ -23,6 +23,7 @@ from penstock.contract.methods import AUTHORIZATION, METADATA
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
 from penstock.rules.domains import ACTIVE
+from penstock.transport.grpc_terms import NO_PROXY
 
 ENVIRONMENT = "dev"
 INTERNAL_TOPICS = (("__usage", 3), ("__groups", 8))
@@ -132,7 +133,7 @@ def _active(admin: AdminClient, brokers: int) -> list[BrokerView]:
 
 def _prove(broker: BrokerSpec, key: ApiKey) -> None:
     """Ask the broker something with the key. Raises what a client would get."""
-    with grpc.insecure_channel(broker.client_address) as channel:
+    with grpc.insecure_channel(broker.client_address, options=[NO_PROXY]) as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METADATA)
         try:
             call(b"", timeout=_PROOF_S, metadata=((AUTHORIZATION, f"Bearer {key.reveal()}"),))

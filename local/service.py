@@ -26,8 +26,6 @@ COMMAND_S = 120.0
 """Migrations and bootstrap, on a machine that is busy with starting everything else."""
 START_S = 120.0
 """Spark alone takes 10 to 20 s."""
-STOP_S = 15.0
-"""Requests and deliveries at work end within seconds; whatever is killed later goes on where it was."""
 _POLL_S = 0.1
 _OUTPUT_LINES = 20
 
@@ -103,7 +101,7 @@ class DevService:
         supervision.stop(self.directory)
         if self.service.exists:
             with self.directory.changing():
-                late = service_processes.stop(self.service, PROCESSES, min(timeout_s, STOP_S))
+                late = service_processes.stop(self.service, PROCESSES, timeout_s)
         brokers = self.cluster.down(timeout_s)
         self.reap()
         return (*late, *(f"broker {number}" for number in brokers))

@@ -21,7 +21,7 @@ from penstock.rules.timestamps import DAY_MS
 from spark_usage import bronze
 from spark_usage.configuration import SparkConfiguration
 from spark_usage.rounds import fold
-from spark_usage.session import CLASS_ARCHIVE, start_session
+from spark_usage.session import CLASS_ARCHIVE, java_option, start_session
 
 _END_S = 600.0
 """Java's end with the archive takes ten seconds of a processor, which a busy machine may not have at once."""
@@ -34,7 +34,8 @@ def make(archive: Path = CLASS_ARCHIVE) -> None:
         new = Path(folder) / archive.name
         # Java extends no archive that was made like this one.
         archive.unlink(missing_ok=True)
-        options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={new} -Xlog:disable"}
+        written = java_option(f"-XX:ArchiveClassesAtExit={new}")
+        options = {"spark.driver.extraJavaOptions": f"{written} -Xlog:disable"}
         spark = start_session(SparkConfiguration(conf=options), Path(folder) / "spark", "class archive")
         rows = spark.createDataFrame(pa.Table.from_pylist([_row()], schema=bronze.SCHEMA))
         fold(spark, Path(folder) / "datasets", rows=rows, offsets={"0": 1})

@@ -110,8 +110,8 @@ def start_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logs = work / "log4j2.properties"
     logs.write_text(_QUIET)
-    options = f"-Dlog4j2.configurationFile={logs.as_uri()} -Duser.timezone=UTC -Dderby.system.home={work}"
-    options += archived_classes()
+    options = f"-Dlog4j2.configurationFile={logs.as_uri()} -Duser.timezone=UTC "
+    options += java_option(f"-Dderby.system.home={work}") + archived_classes()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     settings = {
@@ -157,7 +157,15 @@ def start_session(
 
 def archived_classes() -> str:
     """Options of Java for the archive of classes, which say nothing when Java passes it over; empty without one."""
-    return f" -XX:SharedArchiveFile={CLASS_ARCHIVE} -Xlog:cds*=off" if CLASS_ARCHIVE.exists() else ""
+    if not CLASS_ARCHIVE.exists():
+        return ""
+    return f" {java_option(f'-XX:SharedArchiveFile={CLASS_ARCHIVE}')} -Xlog:cds*=off"
+
+
+def java_option(text: str) -> str:
+    """An option as a part of `extraJavaOptions`, which Spark splits at spaces: a path may have some."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def java_has_ended() -> bool:

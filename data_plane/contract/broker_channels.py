@@ -17,11 +17,13 @@ from daemon.handshakes import HandshakeRefused, check_broker, refusal_of
 from daemon.tls import Credentials, OwnIdentity
 from data_plane.contract.methods import LOOKS
 from penstock.rules.addresses import split_address
+from penstock.transport.grpc_terms import NO_PROXY
 
 _LONGEST_CALL_S = 60.0
 _LOOK_S = 1.0
 """Between two looks at whether the files of the identity have changed."""
 _OPTIONS = (
+    NO_PROXY,
     # A description of every object of a large cluster.
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),
     # A broker that comes back is found at once.

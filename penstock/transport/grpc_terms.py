@@ -12,7 +12,10 @@ from penstock.contract.errors import ErrorCode
 from penstock.transport.address import SYSTEM_AUTHORITIES
 from penstock.transport.authorities import certificates
 
+NO_PROXY = ("grpc.enable_http_proxy", 0)
+"""gRPC would ask the proxy of the environment for every broker, those of this machine too, and give it the key."""
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    NO_PROXY,
     ("grpc.max_receive_message_length", limits.FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", limits.FRAME_BYTES_MAX),
     ("grpc.http2.max_frame_size", 1 << 20),

@@ -54,7 +54,7 @@ def run_demo(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_messages_on_both_sides_of_a_months_end_are_billed_once_and_proven(folder: Path) -> None:
     start = month_end()
-    data = folder / "demo"
+    data = folder / "my demo"
     ended = run_demo(
         data,
         *("--flights", str(FLIGHTS), "--carriers", str(CARRIERS), "--seconds", str(SECONDS)),

@@ -33,7 +33,7 @@ def java_output() -> JavaOutput:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_output: JavaOutput) -> Iterator[SparkSession]:
-    work = tmp_path_factory.mktemp("spark")
+    work = tmp_path_factory.mktemp("a folder for Spark")
     with java_output.taken():
         # Tests look at the plans of what was executed.
         kept = {"spark.sql.ui.retainedExecutions": "1000", "spark.driver.extraJavaOptions": _ROOMY_JAVA}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,13 +22,28 @@ from local.free_ports import HOST
 from local.layout import ETCD
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.etcd_servers import control
+from tests.integration.groups.test_surfaces import Surface
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+def proxy() -> Iterator[socket.socket]:
+    """The proxy that the environment names for everything, also for this machine: it accepts and answers nothing."""
+    with socket.create_server((HOST, 0)) as listening, pytest.MonkeyPatch.context() as patches:
+        address = f"http://{HOST}:{listening.getsockname()[1]}"
+        for name in ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy"):
+            patches.setenv(name, address)
+            patches.delenv(name.upper(), raising=False)
+        for name in ("no_proxy", "no_grpc_proxy", "NO_PROXY"):
+            patches.delenv(name, raising=False)
+        listening.setblocking(False)
+        yield listening
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, proxy: socket.socket) -> Iterator[Brokers]:
     path = tmp_path_factory.mktemp("etcd") / "cluster"
     with brokers(path, settings={"metering": True}, metadata=ETCD, internal_topics=True) as running:
         yield running
@@ -55,6 +71,20 @@ def read(cluster: Brokers, tenant: Tenant, topic: str, count: int) -> list[bytes
         while len(found) < count and (messages := consumer.poll(max_messages=1_000, timeout=PATIENCE_S)):
             found += [message.value for message in messages]
     return found
+
+
+@pytest.mark.parametrize("awaited", [False, True], ids=["blocking", "asyncio"])
+def test_nothing_goes_through_the_proxy_of_the_environment(
+    cluster: Brokers, tenant: Tenant, proxy: socket.socket, awaited: bool
+) -> None:
+    surface = Surface(awaited)
+    topic = f"direct-{awaited}"
+    cluster.create_topic(tenant, topic)
+    with surface.client(cluster, tenant) as client:
+        assert surface(client.topic(topic)).name == topic
+    surface.end()
+    with pytest.raises(BlockingIOError):
+        proxy.accept()
 
 
 def test_what_was_acknowledged_outlives_the_leader_and_the_etcd(cluster: Brokers, tenant: Tenant) -> None:

@@ -49,13 +49,26 @@ func New(endpoint, token, tenant, agent string) (*Client, error) {
 		tenant:   tenant,
 		agent:    agent,
 		http: &http.Client{
-			Timeout: callTimeout,
+			Timeout:   callTimeout,
+			Transport: withoutProxy(),
 			// The token goes to no other host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		sleep: sleep,
 	}
 	return client, nil
+}
+
+// withoutProxy is Go's usual transport, without the proxy of the environment: as the SDK does, the provider speaks with
+// the service itself.
+func withoutProxy() http.RoundTripper {
+	usual, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	transport := usual.Clone()
+	transport.Proxy = nil
+	return transport
 }
 
 // Call is one request. Tenant is a public id; empty: the client's.

@@ -119,6 +119,17 @@ func TestAProxysNotFoundIsNoMissingObject(t *testing.T) {
 	}
 }
 
+func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
+	client, err := New("https://penstock.example", "secret", "", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, ok := client.http.Transport.(*http.Transport)
+	if !ok || transport.Proxy != nil {
+		t.Errorf("the client would ask a proxy: %+v", client.http.Transport)
+	}
+}
+
 func TestTheTokenFollowsNoRedirect(t *testing.T) {
 	client, _, asked := served(t, answer(307, map[string]string{"Location": "/v1/elsewhere"}, ""))
 	if err := client.Do(context.Background(), Call{Method: "GET", Path: "/topics"}, nil); err == nil || *asked != 1 {
