@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from penstock.client.cluster_view import NO_LEADER
+from penstock.client.consuming.fetch_position import END
 from penstock.client.conversations import BrokerCall, Conversation
-from penstock.client.descriptions import brokers_in, metadata_call, topic_in
+from penstock.client.descriptions import (
+    PartitionDescription,
+    TopicDescription,
+    brokers_in,
+    metadata_call,
+    topic_in,
+)
 from penstock.client.refusals import final, refusal
 from penstock.contract import methods
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import (
+    BrokerUnavailable,
+    NoLeader,
+    NotFound,
+    OffsetOutOfRange,
+    PenstockError,
+)
 from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
+from penstock.contract.v1 import log_pb2
 
 _M = TypeVar("_M", bound=Message)
 
@@ -111,14 +126,79 @@ def describe_group(name: str) -> Conversation[GroupDescription]:
 
 
 def reset_group(name: str, offsets: Mapping[NamedPartition, int]) -> Conversation[None]:
-    """Raises `GroupNotFound`, `GroupNotEmpty`, `NotFound` for a topic that does not exist."""
-    wanted = pb.ResetOffsetsRequest(group=name)
-    ids: dict[str, bytes] = {}
+    """Raises `GroupNotFound`, `GroupNotEmpty`, `NotFound` for a topic or partition that does not exist, and
+    `OffsetOutOfRange` for an offset beyond the end of its log. Such an offset would be read as the log's beginning.
+    """
+    request = pb.ResetOffsetsRequest(group=name)
     for topic in sorted({topic for topic, _ in offsets}):
-        ids[topic] = bytes.fromhex(topic_in((yield metadata_call((topic,))), topic).topic_id)
-    for (topic, partition), offset in sorted(offsets.items()):
-        wanted.offsets.add(topic_id=ids[topic], partition=partition, offset=offset, leader_epoch=-1)
-    yield from _change(name, methods.RESET_OFFSETS, wanted.SerializeToString())
+        numbers = sorted(partition for named, partition in offsets if named == topic)
+        topic_id, ends = yield from _ends(topic, numbers)
+        for partition in numbers:
+            offset = offsets[topic, partition]
+            if not 0 <= offset <= ends[partition]:
+                raise OffsetOutOfRange(
+                    f"{topic}-{partition}: its next message has offset {ends[partition]}, and {offset} is beyond it"
+                    if offset > 0
+                    else f"{topic}-{partition}: offset {offset}; 0 or more required"
+                )
+            request.offsets.add(topic_id=topic_id, partition=partition, offset=offset, leader_epoch=-1)
+    yield from _change(name, methods.RESET_OFFSETS, request.SerializeToString())
+
+
+def _ends(topic: str, numbers: Sequence[int]) -> Conversation[tuple[bytes, dict[int, int]]]:
+    """The topic's id and the end of each of these partitions, as their leaders say."""
+    while True:
+        try:
+            described = topic_in((yield metadata_call((topic,))), topic)
+            topic_id = bytes.fromhex(described.topic_id)
+            by_leader: dict[int, list[PartitionDescription]] = {}
+            for number in numbers:
+                partition = _partition_of(described, number)
+                by_leader.setdefault(partition.leader, []).append(partition)
+            ends: dict[int, int] = {}
+            for leader, partitions in sorted(by_leader.items()):
+                ends |= yield from _ends_at(leader, topic_id, partitions)
+            return topic_id, ends
+        except PenstockError as error:
+            yield from _unless_final(error)
+
+
+def _partition_of(topic: TopicDescription, number: int) -> PartitionDescription:
+    count = len(topic.partitions)
+    if not 0 <= number < count:
+        raise NotFound(f"{topic.name}: no partition {number}; it has {count}, 0 to {count - 1}")
+    partition = topic.partitions[number]
+    if partition.leader == NO_LEADER:
+        raise NoLeader(f"{topic.name}-{number}: no leader now")
+    return partition
+
+
+def _ends_at(
+    leader: int, topic_id: bytes, partitions: Sequence[PartitionDescription]
+) -> Conversation[dict[int, int]]:
+    request = log_pb2.ListOffsetsRequest()
+    for partition in partitions:
+        request.partitions.add(
+            topic_id=topic_id,
+            partition=partition.partition,
+            leader_epoch=partition.leader_epoch,
+            timestamp_ms=END,
+        )
+    answer: log_pb2.ListOffsetsResponse = yield BrokerCall(
+        method=methods.LIST_OFFSETS,
+        request=request.SerializeToString(),
+        answer=log_pb2.ListOffsetsResponse,
+        broker=leader,
+    )
+    for listed in answer.partitions:
+        if listed.error:
+            raise refusal(listed.error, listed.message)
+    if len(answer.partitions) != len(partitions):
+        raise BrokerUnavailable("the broker answered for other partitions than asked")
+    return {
+        partition.partition: listed.offset
+        for partition, listed in zip(partitions, answer.partitions, strict=True)
+    }
 
 
 def delete_group(name: str) -> Conversation[None]:

@@ -240,6 +240,11 @@ def test_members_share_commit_and_hand_over(cluster: Brokers, surface: Surface) 
         surface(one.close())
         assert told[-1] == ("revoked", [("orders", 0)])
         assert surface(client.group("readers")).state == "empty"
+        with pytest.raises(
+            penstock.OffsetOutOfRange, match="orders-0: its next message has offset 10, and 11 is"
+        ):
+            surface(client.reset_group("readers", {("orders", 0): 11}))
+        assert surface(client.group("readers")).offsets == {("orders", 0): 10, ("orders", 1): 10}
         surface(client.reset_group("readers", {("orders", 0): 7}))
         assert surface(client.group("readers")).offsets == {("orders", 0): 7, ("orders", 1): 10}
         surface(client.delete_group("readers"))

@@ -118,23 +118,77 @@ def test_a_list_begins_once_more_when_a_broker_is_away_for_a_while(by_answer: bo
         told(list_groups(), BROKERS, pb.ListGroupsResponse(error=ErrorCode.FORBIDDEN, message="no"))
 
 
-def test_offsets_are_reset_by_the_ids_that_topics_have_now() -> None:
-    def described(name: str, topic_id: bytes) -> log_pb2.MetadataResponse:
-        return log_pb2.MetadataResponse(topics=[log_pb2.TopicMetadata(name=name, topic_id=topic_id)])
+def described(name: str, topic_id: bytes, *leaders: int) -> log_pb2.MetadataResponse:
+    """A topic with a partition for each leader."""
+    topic = log_pb2.TopicMetadata(name=name, topic_id=topic_id)
+    for number, leader in enumerate(leaders):
+        topic.partitions.add(partition=number, leader=leader, leader_epoch=4)
+    return log_pb2.MetadataResponse(topics=[topic])
 
+
+def ends(*offsets: int, error: ErrorCode = ErrorCode.OK) -> log_pb2.ListOffsetsResponse:
+    """A leader's answer for partitions with these ends."""
+    return log_pb2.ListOffsetsResponse(
+        partitions=[log_pb2.ListedOffset(offset=offset, error=error) for offset in offsets]
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (6, "orders-0: its next message has offset 5, and 6 is beyond it"),
+        (10**15, "is beyond it"),
+        (-1, "orders-0: offset -1; 0 or more required"),
+    ],
+)
+def test_no_offset_is_moved_beyond_the_end_of_its_log(offset: int, said: str) -> None:
+    offsets = {("orders", 0): offset, ("orders", 1): 0}
+    with pytest.raises(errors.OffsetOutOfRange, match=said):
+        told(reset_group("readers", offsets), described("orders", ORDERS, 1, 1), ends(5, 5))
+    with pytest.raises(errors.NotFound, match="orders: no partition 1; it has 1, 0 to 0"):
+        told(reset_group("readers", offsets), described("orders", ORDERS, 1))
+
+
+def test_ends_are_asked_for_again_where_a_leader_moves() -> None:
+    topic = described("orders", ORDERS, 2)
+    _, asked = told(
+        reset_group("readers", {("orders", 0): 5}),
+        described("orders", ORDERS, -1),
+        described("orders", ORDERS, 1),
+        ends(0, error=ErrorCode.NOT_LEADER),
+        topic,
+        errors.BrokerUnavailable("away"),
+        topic,
+        ends(5, 5),
+        topic,
+        ends(5),
+        FOUND,
+        pb.GroupChangeResponse(),
+    )
+    assert [place for place in places(asked) if place == PAUSE] == [PAUSE] * 4
+    assert places(asked)[-3:-2] == [(methods.LIST_OFFSETS, 2)]
+
+
+def test_offsets_are_reset_by_the_ids_that_topics_have_now() -> None:
     offsets = {("orders", 1): 5, ("logs", 0): 7, ("orders", 0): 6}
     _, asked = told(
         reset_group("readers", offsets),
-        described("logs", LOGS),
-        described("orders", ORDERS),
+        described("logs", LOGS, 3),
+        ends(7),
+        described("orders", ORDERS, 2, 1),
+        ends(5),
+        ends(6),
         FOUND,
         pb.GroupChangeResponse(),
     )
     assert places(asked) == [
-        (methods.METADATA, None), (methods.METADATA, None), (methods.FIND_COORDINATOR, None),
-        (methods.RESET_OFFSETS, 2),
+        (methods.METADATA, None), (methods.LIST_OFFSETS, 3), (methods.METADATA, None), (methods.LIST_OFFSETS, 1),
+        (methods.LIST_OFFSETS, 2), (methods.FIND_COORDINATOR, None), (methods.RESET_OFFSETS, 2),
     ]  # fmt: skip
-    request = pb.ResetOffsetsRequest.FromString(asked[3].request)
+    (of_leader,) = log_pb2.ListOffsetsRequest.FromString(asked[3].request).partitions
+    assert (of_leader.topic_id, of_leader.partition) == (ORDERS, 1)
+    assert (of_leader.leader_epoch, of_leader.timestamp_ms) == (4, -1)
+    request = pb.ResetOffsetsRequest.FromString(asked[6].request)
     assert request.group == "readers"
     assert [(o.topic_id, o.partition, o.offset, o.leader_epoch) for o in request.offsets] == [
         (LOGS, 0, 7, -1), (ORDERS, 0, 6, -1), (ORDERS, 1, 5, -1),
