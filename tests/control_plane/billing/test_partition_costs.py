@@ -231,6 +231,9 @@ def test_time_without_a_leader_is_read_by_partition_of_the_days_that_have_any(
             ],
         },
     )
+    # On the first of a month too, it was there in the month of yesterday.
+    house.tenant.created_at = datetime.now(UTC) - timedelta(days=2)
+    house.tenant.save(update_fields=["created_at"])
     tenant = house.tenant.public_id
     found = {
         (one.day, one.partition): one.quantity

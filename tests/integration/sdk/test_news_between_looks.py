@@ -41,6 +41,10 @@ class Before:
     def found_malformed(self) -> Any:
         return self._collector.found_malformed
 
+    @property
+    def found_undecodable(self) -> Any:
+        return self._collector.found_undecodable
+
     def messages(self, count_max: int) -> list[penstock.Message]:
         if self._first is not None:
             first, self._first = self._first, None
