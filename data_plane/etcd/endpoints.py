@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import grpc
 
 from data_plane.etcd.outcomes import NotSent
-from penstock.transport import grpc_terms
 
 _log = logging.getLogger(__name__)
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
-    grpc_terms.NO_PROXY,
+    ("grpc.enable_http_proxy", 0),  # the environment's, which gRPC would ask for etcd on this machine too
     ("grpc.max_receive_message_length", -1),  # a listing of many keys is one message
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),

@@ -12,8 +12,6 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.fetch_position import (
-    BEGINNING,
-    END,
     FetchedBatch,
     FetchPosition,
     SeekTo,
@@ -30,6 +28,7 @@ from penstock.client.settings import ConsumerSettings, no_group
 from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, TimedOut
 from penstock.contract.ids import NamedPartition
+from penstock.contract.methods import BEGINNING, END
 
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""

@@ -10,8 +10,6 @@ from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.fetch_position import (
-    BEGINNING,
-    END,
     FetchedBatch,
     FetchPosition,
     SeekTo,
@@ -28,6 +26,7 @@ from penstock.client.settings import ConsumerSettings, no_group
 from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, PenstockError, SerializationFailed, TimedOut
 from penstock.contract.ids import NamedPartition
+from penstock.contract.methods import BEGINNING, END
 
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""

@@ -7,6 +7,8 @@ CONSUME = "/penstock.v1.Log/Consume"
 METADATA = "/penstock.v1.Log/Metadata"
 WATCH_METADATA = "/penstock.v1.Log/WatchMetadata"
 LIST_OFFSETS = "/penstock.v1.Log/ListOffsets"
+BEGINNING, END = -2, -1
+"""Times that `ListOffsets` takes for the two ends of a log."""
 INIT_PRODUCER = "/penstock.v1.Log/InitProducer"
 REPORT_KEYS = "/penstock.v1.Log/ReportKeys"
 

@@ -24,9 +24,9 @@ from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import NO_PRODUCER_ID, TenantId, TopicId, TopicPartition
 from penstock.contract.limits import CALL_WAIT_MS_MAX
+from penstock.contract.methods import BEGINNING, END
 from penstock.contract.v1 import log_pb2 as pb
 
-_BEGINNING, _END = -2, -1
 _EPOCH_MAX = 2**15 - 1
 _TRIES = 20
 _DESCRIBED_A_TURN = 50
@@ -223,13 +223,13 @@ class ClientCalls:
         self._gate.authorize(principal, Operation.CONSUME, replica.topic)
         leading = replica.leadership(wanted.leader_epoch)
         listed.leader_epoch = leading.leader_epoch
-        if wanted.timestamp_ms == _BEGINNING:
+        if wanted.timestamp_ms == BEGINNING:
             replica.require_log_start()
             listed.offset = replica.log.log_start_offset
             return
         if not leading.ready:
             raise errors.LeaderNotReady(f"{replica.name}: the new leader has not confirmed its log yet")
-        if wanted.timestamp_ms == _END:
+        if wanted.timestamp_ms == END:
             listed.offset = leading.high_watermark
         elif wanted.timestamp_ms >= 0:
             replica.require_log_start()

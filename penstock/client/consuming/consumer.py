@@ -11,8 +11,6 @@ from random import Random
 
 from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.consuming.fetch_position import (
-    BEGINNING,
-    END,
     FetchedBatch,
     FetchPosition,
     PositionState,
@@ -35,6 +33,7 @@ from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.ids import NamedPartition
+from penstock.contract.methods import BEGINNING, END
 from penstock.contract.v1 import log_pb2
 
 CREDIT_LATEST_MS = 1_000

@@ -25,12 +25,11 @@ from penstock.client.consuming.undecodable import Undecodable
 from penstock.client.messages import Message
 from penstock.client.timing import NEVER
 from penstock.contract.errors import InvalidRequest, PenstockError
+from penstock.contract.methods import BEGINNING, END
 from penstock.records.batch import CONTROL, split_batches
 
 LEADER_MS, LEADER_MS_MAX = 10_000, 300_000
 """So long the leader is read when a follower did not serve, twice as long each time, unless the metadata moves."""
-BEGINNING, END = -2, -1
-"""Times that `ListOffsets` takes for the log's two ends."""
 SeekTo = Literal["beginning", "end"]
 _BATCH_START = struct.Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the front of a batch's

@@ -9,7 +9,6 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from penstock.client.cluster_view import NO_LEADER
-from penstock.client.consuming.fetch_position import END
 from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.descriptions import (
     PartitionDescription,
@@ -182,7 +181,7 @@ def _ends_at(
             topic_id=topic_id,
             partition=partition.partition,
             leader_epoch=partition.leader_epoch,
-            timestamp_ms=END,
+            timestamp_ms=methods.END,
         )
     answer: log_pb2.ListOffsetsResponse = yield BrokerCall(
         method=methods.LIST_OFFSETS,

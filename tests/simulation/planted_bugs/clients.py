@@ -5,10 +5,11 @@ from functools import partial
 from typing import Any
 
 from penstock.client.cluster_view import UNKNOWN_EPOCH
-from penstock.client.consuming.fetch_position import END, FetchPosition
+from penstock.client.consuming.fetch_position import FetchPosition
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
+from penstock.contract.methods import END
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.planted_bugs.replacements import answers, asked_about, nothing

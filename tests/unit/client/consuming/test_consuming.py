@@ -10,9 +10,9 @@ import pytest
 from penstock.client.actions import CloseStream
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import INFLATED_BYTES_MAX, FetchCollector
-from penstock.client.consuming.fetch_position import BEGINNING, END
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode
+from penstock.contract.methods import BEGINNING, END
 from penstock.records.batch import CONTROL
 from tests.unit.client.fake_cluster import ConsumeSession, FakePartition
 from tests.unit.client.runner import Runner

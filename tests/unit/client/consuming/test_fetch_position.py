@@ -6,8 +6,6 @@ import pytest
 
 from penstock.client.cluster_view import NO_LEADER, UNKNOWN_EPOCH, PartitionView
 from penstock.client.consuming.fetch_position import (
-    BEGINNING,
-    END,
     LEADER_MS,
     LEADER_MS_MAX,
     FetchPosition,
@@ -15,6 +13,7 @@ from penstock.client.consuming.fetch_position import (
     seek_target,
 )
 from penstock.contract.errors import CorruptBatch, InvalidRequest
+from penstock.contract.methods import BEGINNING, END
 from penstock.records.batch import placed
 from tests.unit.log.batches import made_batch
 

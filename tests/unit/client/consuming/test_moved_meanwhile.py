@@ -6,9 +6,10 @@ import pytest
 
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
-from penstock.client.consuming.fetch_position import BEGINNING, FetchedBatch, FetchPosition
+from penstock.client.consuming.fetch_position import FetchedBatch, FetchPosition
 from penstock.contract import errors, methods
 from penstock.contract.errors import ErrorCode
+from penstock.contract.methods import BEGINNING
 from tests.unit.client.consuming.test_consuming import expected, filled, values
 from tests.unit.client.fake_cluster import Refused
 from tests.unit.client.runner import Runner

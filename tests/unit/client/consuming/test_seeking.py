@@ -2,9 +2,10 @@
 
 import pytest
 
-from penstock.client.consuming.fetch_position import BEGINNING, END, seek_target
+from penstock.client.consuming.fetch_position import seek_target
 from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest, NotFound
 from penstock.contract.frames import FrameKind, pack_frame
+from penstock.contract.methods import BEGINNING, END
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.consuming.test_consuming import expected, fill, filled, values
 from tests.unit.client.runner import Runner
