@@ -118,11 +118,13 @@ def _released(row: Receivable) -> list[Receivable]:
 
 
 def by_bank_micro(row: Receivable) -> int:
-    """What of a carried receivable came by bank before Stripe collected it, so that Stripe must not."""
-    there = (Source.STRIPE, Source.OUT_OF_BAND)
-    if row.payments.filter(kind=actions.Kind.PAYMENT, source__in=there).exists():
+    """What of a carried receivable came by bank before Stripe collected it, so that Stripe must not. What was given
+    back by bank since was more than is asked for: it changes nothing that stands at Stripe.
+    """
+    came = row.payments.filter(kind=actions.Kind.PAYMENT)
+    if came.filter(source__in=(Source.STRIPE, Source.OUT_OF_BAND)).exists():
         return 0
-    return max(0, queries.kept_micro(row, Source.BANK))
+    return sum(payment.amount_micro for payment in came.filter(source=Source.BANK))
 
 
 def asked_of_stripe_micro(row: Receivable) -> int:

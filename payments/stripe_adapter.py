@@ -14,7 +14,7 @@ import stripe
 
 from control_plane import config
 from payments.stripe_faults import translated
-from payments.stripe_shapes import Event, Item, Method, Money, Refused, StripeInvoice
+from payments.stripe_shapes import CreditNotes, Event, Item, Method, Money, Refused, StripeInvoice
 from payments.stripe_tax_calls import TaxCalls
 from penstock.contract.errors import ConfigurationError, Forbidden, InvalidRequest
 from penstock.rules.addresses import is_loopback
@@ -220,15 +220,21 @@ class Gateway:
         with translated():
             return _invoice(self._api.invoices.mark_uncollectible(invoice, options={"idempotency_key": key}))
 
-    def credit_notes(self, invoice: str) -> dict[str, int]:
-        """What was credited after the invoice was finalized, by our credit note's id."""
+    def credit_notes(self, invoice: str) -> CreditNotes:
+        """What was credited after the invoice was finalized."""
+        ours: dict[str, int] = {}
+        by_hand = 0
         with translated():
             listed = self._api.credit_notes.list({"invoice": invoice, "limit": PAGE})
-            return {
-                _metadata(one).get(CREDIT_NOTE, one.id): one.amount
-                for one in listed.auto_paging_iter()
-                if one.status == "issued"
-            }
+            for note in listed.auto_paging_iter():
+                if note.status != "issued":
+                    continue
+                mark = _metadata(note).get(CREDIT_NOTE)
+                if mark is None:
+                    by_hand += note.amount
+                else:
+                    ours[mark] = note.amount
+        return CreditNotes(ours=ours, by_hand=by_hand)
 
     def voided_notes(self, invoice: str, note: str) -> int:
         """How many credit notes for ours were made there and taken back since."""

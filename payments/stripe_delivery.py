@@ -5,7 +5,7 @@ and begin again, here or in another process. An invoice is finalized only when i
 asks for are ours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from payments import carrying, queries, stripe_money
 from payments.currencies import least_charge_micro, unit_micro
@@ -14,10 +14,9 @@ from payments.models import TEXT_LENGTH_MAX, Receivable, StripeCustomer
 from payments.states import OWED, State
 from payments.stripe_adapter import RECEIVABLE, Gateway
 from payments.stripe_items import Part, parts_of
-from payments.stripe_shapes import Declined, StripeInvoice
+from payments.stripe_shapes import CreditNotes, Declined, StripeInvoice
 from penstock.rules.rating import grouped_amount
 
-_CARRIED_ON = "/carried on"
 ENDED = ("paid", "uncollectible", "void")
 
 
@@ -265,7 +264,7 @@ class Collection:
                 f"{row.invoice.public_id}`"
             )
         notes = self._gateway.credit_notes(found.id)
-        there = items | set(notes)
+        there = items | set(notes.ours)
         by_hand = self._credited_by_hand(parts, notes)
         owed = sum(
             part.amount for part in parts if not part.lowers or (part.id in there and not part.by_bank)
@@ -302,14 +301,14 @@ class Collection:
             )
         return found
 
-    def _credited_by_hand(self, parts: Sequence[Part], notes: Mapping[str, int]) -> int:
-        """What credit notes that were made at Stripe have taken off beyond ours."""
-        ours = {part.id: part.amount for part in parts if part.lowers}
-        # Also of those that another receivable carries by now.
-        by_hand = sum(
-            amount for note, amount in notes.items() if note not in ours and not note.endswith(_CARRIED_ON)
+    def _credited_by_hand(self, parts: Sequence[Part], notes: CreditNotes) -> int:
+        """What credit notes that were made at Stripe have taken off beyond ours. Ours may be of a receivable that this
+        one carries no more.
+        """
+        covered = sum(
+            -part.amount - notes.ours[part.id] for part in parts if part.lowers and part.id in notes.ours
         )
-        return by_hand - sum(-amount - notes[note] for note, amount in ours.items() if note in notes)
+        return notes.by_hand - covered
 
     def _is_of_former(self, found: StripeInvoice) -> bool:
         """Whether it was of a customer that was deleted at Stripe, and is taken away, to be asked of the new one."""
@@ -344,7 +343,7 @@ class Collection:
 
     def _without_carried(self, found: StripeInvoice) -> StripeInvoice:
         """The carrier is closed without Stripe, so what it carries and is owed waits for another one."""
-        there = self._gateway.credit_notes(found.id)
+        there = self._gateway.credit_notes(found.id).ours
         for one in self._group[1:]:
             note = _carried_on(one)
             if one.state in OWED and one.open_micro and note not in there:
@@ -414,7 +413,7 @@ class Collection:
 
 
 def _carried_on(row: Receivable) -> str:
-    return f"{row.public_id}{_CARRIED_ON}"
+    return f"{row.public_id}/carried on"
 
 
 __all__ = ["ChangedThere", "Collection", "Part", "Uncollected"]

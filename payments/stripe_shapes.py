@@ -24,6 +24,16 @@ class Declined(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreditNotes:
+    """Those of an invoice that are in force."""
+
+    ours: dict[str, int]
+    """Amounts by our credit note's id."""
+    by_hand: int
+    """The sum of those that have no mark of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """How a customer pays."""
 

@@ -203,6 +203,8 @@ def _serializer(argument: str, given: object) -> Serializer[Any] | None:
 def _run_serializer(act: Callable[[Any], Any], on: Any, what: str) -> Any:
     try:
         return act(on)
+    except MemoryError:
+        raise  # the next try may have the memory: nothing is wrong with the message
     except Exception as error:
         complaint = f"{type(error).__name__}: {error}"
         raise SerializationFailed(f"{what} does not pass its serializer: {complaint[:_SHOWN]}") from error

@@ -397,7 +397,7 @@ class ConsumerCore:
 
     def next_fetched(self) -> FetchedBatch | None:
         """The next batch to read, of each partition in turn; its `position.part` may hold what is left of it."""
-        while (position := self._readable.next()) is not None:
+        while (position := self._readable.next(stays=self._before_poll.begun)) is not None:
             self._before_poll.note(position)
             if position.part is None or position.partly_read is None:
                 return position.take_first()
@@ -449,9 +449,10 @@ class ConsumerCore:
             advice = f"seek to offset {fetched.next_offset} to go on behind it"
             self.unreadable(fetched, errors.MalformedBatch(f"{reason}; {advice}"))
             return
-        fetched.malformed = reason
         position.put_back(fetched)
-        self._readable.put_first(position)
+        if not fetched.malformed:
+            fetched.malformed = reason
+            self._readable.put_first(position)
 
     def skip(self, fetched: FetchedBatch, now: float) -> None:
         """The application heard of it: the position moves behind the batch, unless it was moved meanwhile."""
@@ -461,9 +462,7 @@ class ConsumerCore:
         position.take_first()
         self.finished(fetched, now)
         self.skips.note(skipped_batch(fetched), now)
-        if self.member is not None:
-            # `poll` has returned nothing since the application asked for more: what was skipped may be committed.
-            self.member.poll_begins(now)
+        self._skipped(position, now)
 
     def undecodable(self, fetched: FetchedBatch, message: Message, error: errors.SerializationFailed) -> None:
         """A message is not what the application's deserializer takes: it waits for `skip_undecodable`, or the partition
@@ -490,9 +489,15 @@ class ConsumerCore:
             return
         position.offset = undecodable.message.offset + 1
         self.skips.note_undecodable(undecodable.error, now)
+        self._skipped(position, now)
+
+    def _skipped(self, position: FetchPosition, now: float) -> None:
+        """`poll` has returned nothing since the application asked for more: what was skipped may be committed, and is
+        not read again when the poll is interrupted.
+        """
+        self._before_poll.forget(position)
         if self.member is not None:
-            # As behind a malformed batch.
-            self.member.poll_begins(now)
+            self.member.progressed(now, {})
 
     def unreadable(self, fetched: FetchedBatch, error: PenstockError) -> None:
         """A batch did not pass its checks: `poll` never returns it, and the partition stops before it (I19)."""

@@ -56,13 +56,13 @@ class SkipLog:
 
     messages: int = 0
     """Offsets that were skipped so far."""
-    _logged_at: dict[NamedPartition, float] = field(default_factory=dict)
-    _unlogged: dict[NamedPartition, int] = field(default_factory=dict)
+    _logged_at: dict[tuple[str, NamedPartition], float] = field(default_factory=dict)
+    _unlogged: dict[tuple[str, NamedPartition], int] = field(default_factory=dict)
 
     def note(self, skipped: SkippedBatch, now: float) -> None:
         """It was skipped at `now`, in ms."""
         self.messages += skipped.end_offset - skipped.first_offset
-        more = self._since_last((skipped.topic, skipped.partition), now)
+        more = self._since_last(_log.name, (skipped.topic, skipped.partition), now)
         if more is None:
             return
         _log.warning(
@@ -76,7 +76,7 @@ class SkipLog:
     def note_undecodable(self, error: SerializationFailed, now: float) -> None:
         """A message was skipped at `now`, in ms; the error names its partition and offset."""
         self.messages += 1
-        more = self._since_last((str(error.topic), error.partition or 0), now)
+        more = self._since_last(_undecodable_log.name, (str(error.topic), error.partition or 0), now)
         if more is None:
             return
         _undecodable_log.warning(
@@ -85,10 +85,11 @@ class SkipLog:
             f". {more} more of this partition were skipped since the last such line" if more else "",
         )
 
-    def _since_last(self, tp: NamedPartition, now: float) -> int | None:
+    def _since_last(self, log: str, tp: NamedPartition, now: float) -> int | None:
         """How many were skipped without a line since the last one; None: this one has none either."""
-        if now - self._logged_at.get(tp, -LOG_EVERY_MS) < LOG_EVERY_MS:
-            self._unlogged[tp] = self._unlogged.get(tp, 0) + 1
+        key = (log, tp)
+        if now - self._logged_at.get(key, -LOG_EVERY_MS) < LOG_EVERY_MS:
+            self._unlogged[key] = self._unlogged.get(key, 0) + 1
             return None
-        self._logged_at[tp] = now
-        return self._unlogged.pop(tp, 0)
+        self._logged_at[key] = now
+        return self._unlogged.pop(key, 0)

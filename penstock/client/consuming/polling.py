@@ -59,6 +59,15 @@ class BeforePoll:
     def clear(self) -> None:
         self._before.clear()
 
+    @property
+    def begun(self) -> bool:
+        """A batch was taken since."""
+        return bool(self._before)
+
+    def forget(self, position: FetchPosition) -> None:
+        """Where it stands now it stays, whatever becomes of the poll."""
+        self._before.pop(position, None)
+
     def note(self, position: FetchPosition) -> None:
         """Before a batch of it is taken."""
         if position not in self._before:

@@ -27,12 +27,14 @@ class ReadablePositions:
         if position.queued:
             self._turns.appendleft(position)
 
-    def next(self) -> FetchPosition | None:
-        """The position whose turn it is. One that waits for a skip keeps its turn until then."""
+    def next(self, *, stays: bool) -> FetchPosition | None:
+        """The position whose turn it is. With `stays` one that waits for a skip keeps its turn: something was taken
+        before it, so that the application hears of it with the next gathering, and each second one is for others.
+        """
         while self._turns:
             position = self._turns[0]
             if position.readable:
-                if not position.waits_for_skip:
+                if not (stays and position.waits_for_skip):
                     self._turns.rotate(-1)
                 return position
             self._turns.popleft()
@@ -44,4 +46,6 @@ class ReadablePositions:
         return any(position.readable for position in self._turns)
 
     def clear(self) -> None:
+        for position in self._turns:
+            position.queued = False
         self._turns.clear()

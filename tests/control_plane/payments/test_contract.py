@@ -35,6 +35,6 @@ def test_stripe_itself_answers_as_the_fake_does() -> None:
     final = gateway.finalize(draft.id, f"finalize/{mark}")
     assert (final.status, final.amount_remaining) == ("open", 400) and final.url
     gateway.credit(draft.id, f"later_{mark}", amount=100, refunded=0, elsewhere=0, key=f"credit/{mark}")
-    assert gateway.credit_notes(draft.id) == {f"later_{mark}": 100}
+    assert gateway.credit_notes(draft.id).ours == {f"later_{mark}": 100}
     assert gateway.paid_elsewhere(draft.id, f"elsewhere/{mark}").status == "paid"
     assert gateway.payments(draft.id) == []

@@ -134,6 +134,55 @@ def test_a_credit_note_of_a_carried_invoice_that_is_paid_by_bank_lowers_no_other
     ]
     assert (asked(first).overpaid_micro, asked(second).overpaid_micro) == (20 * CENT, 0)
     assert [difference["kind"] for difference in differences()] == ["to be refunded"]
+    actions.mark_refunded(TESTER, first, reference="back 1")
+    again(second)
+    assert [asked(invoice).problem for invoice in (first, second)] == ["", ""]
+    assert [asked(invoice).overpaid_micro for invoice in (first, second)] == [0, 0]
+    assert sum(note["amount"] for note in fake.all("credit_note")) == (30 if finalized else 0)
+    assert differences() == []
+
+
+def test_what_was_given_back_by_bank_before_stripe_collects_changes_nothing_there(
+    world: World, fake: FakeStripe
+) -> None:
+    first = of_amount(world.tenant("acme"), 30 * CENT)
+    worker()
+    second = of_amount(first.tenant, 2_000 * CENT)
+    fake.refuses = "/finalize"
+    worker()
+    actions.mark_paid(TESTER, first, reference="bank 1")
+    credit(first, 20 * CENT)
+    fake.refuses = ""
+    worker(2)
+    actions.mark_refunded(TESTER, first, reference="back 1")
+    again(second)
+    assert asked(second).problem == ""
+    (theirs,) = fake.all("invoice")
+    fake.pay_on_page(theirs["id"])
+    again(second)
+    assert [(asked(invoice).state, asked(invoice).problem) for invoice in (first, second)] == [
+        ("paid", ""),
+        ("paid", ""),
+    ]
+    assert fake.charged(theirs["id"]) == 2_000
+    assert differences() == []
+
+
+def test_a_credit_note_of_what_another_one_carries_now_was_not_made_by_hand(
+    world: World, fake: FakeStripe
+) -> None:
+    first = of_amount(world.tenant("acme"), 30 * CENT)
+    worker()
+    second = of_amount(first.tenant, 2_000 * CENT)
+    worker()
+    credit(first, 20 * CENT)
+    worker()
+    actions.mark_paid(TESTER, second, reference="bank 1")
+    worker()
+    again(second)
+    assert (asked(second).state, asked(second).problem) == ("paid", "")
+    assert (asked(first).carried_by, asked(first).open_micro) == (None, 10 * CENT)
+    assert differences() == []
 
 
 def test_a_carried_invoice_that_is_paid_twice_is_to_be_refunded(world: World, fake: FakeStripe) -> None:

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from penstock import SkippedBatch
 from penstock.client.arguments import consumer_settings
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
+from penstock.client.consuming.malformed import LOG_EVERY_MS, SkipLog
 from penstock.client.serialization import message_deserializer
-from penstock.contract.errors import ConfigurationError, NotFound, PenstockError, SerializationFailed
+from penstock.contract.errors import ConfigurationError, NotFound, SerializationFailed
 from penstock.serializers import JSON
+from tests.unit.client.groups.members import Member, Service
 from tests.unit.client.runner import CONSUMER, Runner
 
 VALUES = (b"1", b"{", b"[", b"2")
@@ -164,10 +167,84 @@ def test_an_error_of_several_partitions_names_the_one_that_it_is_raised_for() ->
         position = consumer.position("orders", partition)
         position.look_up(None)
         position.halt(shared)
-        assert position.stopped_by is shared
-        assert (shared.topic, shared.partition, shared.offset) == ("orders", partition, None)
-    other = PenstockError("elsewhere")
-    assert (other.topic, other.partition, other.offset) == (None, None, None)
+        raised = position.stopped_by
+        assert type(raised) is NotFound and raised.message == shared.message
+        assert (raised.topic, raised.partition, raised.offset) == ("orders", partition, None)
+    assert (shared.topic, shared.partition, shared.offset) == (None, None, None)
+
+
+def test_what_is_never_skipped_leaves_each_second_turn_to_others() -> None:
+    runner = stored(tuple(b"%d" % number for number in range(20)), (b"{", b"7"))
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    read, met = 0, 0
+    for _ in range(12):
+        consumer.prepare()
+        read += len(gathered(hands, 5))
+        met += hands.found_undecodable is not None
+    assert read == 20
+    assert met >= 5
+
+
+def test_a_consumer_that_is_closed_meanwhile_has_nothing_to_read() -> None:
+    runner = stored(VALUES)
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    assert gathered(hands) == [1]
+    position = consumer.position("orders", 0)
+    consumer.close(runner.now)
+    assert not position.queued
+    assert gathered(hands) == []
+
+
+def test_what_was_skipped_is_not_read_again_when_the_poll_is_interrupted() -> None:
+    runner = stored(VALUES)
+    consumer = runner.consumer("orders", on_undecodable="skip")
+    hands = collector_of(runner, consumer)
+    assert (gathered(hands), gathered(hands)) == ([1], [])
+    skip(runner, consumer, hands)
+    consumer.give_back()
+    assert consumer.position("orders", 0).offset == 2
+
+
+def test_a_moment_without_memory_is_no_fault_of_a_message() -> None:
+    class Short:
+        content_type = "application/json"
+
+        def serialize(self, value: object) -> bytes:
+            raise MemoryError
+
+        def deserialize(self, stored: bytes) -> object:
+            raise MemoryError
+
+    deserializer = message_deserializer(Short(), None)
+    assert deserializer is not None
+    runner = stored(VALUES)
+    (message, *_) = runner.poll(runner.consumer("orders"))
+    with pytest.raises(MemoryError):
+        deserializer.deserialize(message)
+
+
+def test_a_line_of_a_malformed_batch_silences_none_of_an_undecodable_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = SkipLog()
+    error = SerializationFailed("orders-0: at offset 4: no")
+    error.topic = "orders"
+    error.partition = 0
+    batch = SkippedBatch(topic="orders", partition=0, first_offset=3, end_offset=4, reason="batch: bad")
+    with caplog.at_level(logging.WARNING, "penstock"):
+        log.note(batch, 1_000.0)
+        for ms in range(4):
+            log.note_undecodable(error, 1_001.0 + ms)
+        log.note_undecodable(error, 1_001.0 + LOG_EVERY_MS)
+    assert [record.name for record in caplog.records] == [
+        "penstock.malformed",
+        "penstock.undecodable",
+        "penstock.undecodable",
+    ]
+    assert caplog.messages[2].endswith("3 more of this partition were skipped since the last such line")
+    assert log.messages == 6
 
 
 def test_skipped_messages_have_a_line_in_the_log_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
@@ -190,3 +267,29 @@ def test_what_says_nothing_of_undecodable_messages_is_refused(wrong: object) -> 
     for right, policy in (("stop", "stop"), ("skip", "skip"), (print, "skip")):
         _, settings = consumer_settings(topics="orders", **CONSUMER, on_undecodable=right)  # type: ignore[arg-type]
         assert settings.undecodable == policy
+
+
+@pytest.mark.parametrize("values", [(b"1", b"2"), (b"1", b"{", b"2")], ids=["sound", "undecodable"])
+def test_a_member_that_falls_silent_after_a_skip_is_put_out_as_any_other(values: tuple[bytes, ...]) -> None:
+    service = Service(1)
+    producer = service.runner.producer(batch_messages=50, linger_ms=20)
+    for value in values:
+        service.runner.send(producer, "orders", value, partition=0)
+    service.runner.run(100)
+    member = Member(service, on_undecodable="skip", max_poll_interval_ms=10_000)
+    hands = collector_of(service.runner, member.consumer)
+    read: list[Any] = []
+    for _ in range(20):
+        member.core.poll_begins(service.runner.now)
+        member.consumer.prepare()
+        while (event := member.core.next_event()) is not None:
+            member.core.finish(event, service.runner.now, kept=True)
+        read += gathered(hands)
+        if hands.found_undecodable is not None:
+            skip(service.runner, member.consumer, hands)
+        service.run(50)
+        member.core.poll_ends(service.runner.now)
+    assert read == [1, 2]
+    assert member.owned == [0]
+    service.run(60_000)
+    assert member.owned == []
