@@ -492,9 +492,7 @@ class ConsumerCore:
         self._skipped(position, now)
 
     def _skipped(self, position: FetchPosition, now: float) -> None:
-        """`poll` has returned nothing since the application asked for more: what was skipped may be committed, and is
-        not read again when the poll is interrupted.
-        """
+        """`poll` has returned nothing so far: this may be committed, and is not read again after an interrupt."""
         self._before_poll.forget(position)
         if self.member is not None:
             self.member.progressed(now, {})

