@@ -118,8 +118,8 @@ def _released(row: Receivable) -> list[Receivable]:
 
 
 def by_bank_micro(row: Receivable) -> int:
-    """What of a carried receivable came by bank before Stripe collected it, so that Stripe must not. What was given
-    back by bank since was more than is asked for: it changes nothing that stands at Stripe.
+    """The part of a carried receivable that came by bank before Stripe collected it, so that Stripe must not. What was
+    given back by bank since was more than is asked for: it changes nothing that stands at Stripe.
     """
     came = row.payments.filter(kind=actions.Kind.PAYMENT)
     if came.filter(source__in=(Source.STRIPE, Source.OUT_OF_BAND)).exists():
@@ -128,7 +128,7 @@ def by_bank_micro(row: Receivable) -> int:
 
 
 def asked_of_stripe_micro(row: Receivable) -> int:
-    """What Stripe is to ask for a carried receivable. It is 0 where credit notes give back what came by bank."""
+    """The amount that Stripe is to ask for a carried receivable. It is 0 where credit notes give back bank payments."""
     return max(0, row.asked_micro - by_bank_micro(row))
 
 

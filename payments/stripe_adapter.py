@@ -221,7 +221,7 @@ class Gateway:
             return _invoice(self._api.invoices.mark_uncollectible(invoice, options={"idempotency_key": key}))
 
     def credit_notes(self, invoice: str) -> CreditNotes:
-        """What was credited after the invoice was finalized."""
+        """The credit notes of an invoice, made after it was finalized."""
         ours: dict[str, int] = {}
         by_hand = 0
         with translated():

@@ -302,7 +302,7 @@ class Collection:
         return found
 
     def _credited_by_hand(self, parts: Sequence[Part], notes: CreditNotes) -> int:
-        """What credit notes that were made at Stripe have taken off beyond ours. Ours may be of a receivable that this
+        """The amount that credit notes made at Stripe have taken off beyond ours. Ours may be of a receivable that this
         one carries no more.
         """
         covered = sum(

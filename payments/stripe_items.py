@@ -69,7 +69,7 @@ def _lines(row: Receivable) -> Iterator[_Exact]:
 
 
 def _whole(row: Receivable) -> Iterator[_Exact]:
-    """What came by bank stands before the credit notes: what is credited already is not paid."""
+    """A carried invoice. A payment by bank stands before the credit notes: what is credited already is not paid."""
     number = row.invoice.number
     yield _Exact(row.public_id, row.invoice.total_micro or 0, f"Carried: invoice no. {number}")
     paid_micro = carrying.by_bank_micro(row)

@@ -25,7 +25,7 @@ class Declined(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreditNotes:
-    """Those of an invoice that are in force."""
+    """The credit notes of an invoice that are in force."""
 
     ours: dict[str, int]
     """Amounts by our credit note's id."""

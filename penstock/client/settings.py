@@ -169,7 +169,7 @@ class ConsumerSettings:
     malformed: MalformedPolicy = "skip"
     """Of a batch whose records are not what its header says: go on behind it, or stop before it."""
     undecodable: MalformedPolicy = "stop"
-    """Of a message that the application's deserializer does not take: go on behind it, or stop before it."""
+    """A message that the application's deserializer does not take is skipped, or its partition stops before it."""
     zone: str = ""
     """A host or a zone: of the replicas in sync one there is read. Empty = the leader is."""
 

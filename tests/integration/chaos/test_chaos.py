@@ -40,7 +40,7 @@ def test_nothing_acknowledged_is_lost_when_brokers_are_killed_stopped_cut_off_an
     canaries = next(line for line in lines(history) if line["is"] == "canaries")
     assert canaries["planted"] == len(TENANTS) * len(Kind)
     assert canaries["sent"] > 5
-    assert canaries["refused"] > 20
+    assert canaries["refused"] > 50
     assert canaries["searched"][Surface.ANSWER.value] > 300, (
         "what neighbours were answered was hardly searched"
     )
