@@ -41,7 +41,7 @@ def write_profile(
     write_private(directory.profile_file, with_profile("", PROFILE, fields))
     users = profile_file()
     try:
-        text = users.read_text(encoding="utf-8") if users.exists() else ""
+        text = users.read_text(encoding="utf-8-sig") if users.exists() else ""
         if _others(text, directory) is not None:
             return users
         fresh = with_profile(text, PROFILE, fields)
@@ -57,7 +57,7 @@ def write_profile(
 def is_written(directory: DataDirectory) -> bool:
     """Whether the user's profile is that of this directory, to the last field."""
     try:
-        users = tomllib.loads(profile_file().read_text(encoding="utf-8")).get(PROFILE)
+        users = tomllib.loads(profile_file().read_text(encoding="utf-8-sig")).get(PROFILE)
         return bool(users == tomllib.loads(directory.profile_file.read_text(encoding="utf-8"))[PROFILE])
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
         return False
@@ -66,7 +66,7 @@ def is_written(directory: DataDirectory) -> bool:
 def pointed_elsewhere(directory: DataDirectory) -> str | None:
     """To which other service the user's profile points, so that this one's was not written; None = to this one."""
     try:
-        return _others(profile_file().read_text(encoding="utf-8"), directory)
+        return _others(profile_file().read_text(encoding="utf-8-sig"), directory)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return None
 

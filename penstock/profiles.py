@@ -9,7 +9,8 @@ The profile file is TOML, one table a profile, by default `~/.config/penstock/pr
     ca_file = "/etc/penstock/ca.pem"
     api_url = "http://127.0.0.1:8000"
 
-A line `use = "dev"` before the tables names the profile that is read when none is named.
+A line `use = "dev"` before the tables names the profile that is read when none is named; without it that is `default`,
+the only profile of the file, or `dev`.
 
 Fields that the SDK does not know are left alone: other tools keep theirs beside them.
 """
@@ -35,6 +36,8 @@ ZONE = "PENSTOCK_ZONE"
 _NO_HOST = re.compile(r"[\s/@?#]")
 DEFAULT_PROFILE = "default"
 """Read when no profile is named or used, if the file has it."""
+DEV_PROFILE = "dev"
+"""`penstock dev up` writes it, so that the first programs and commands of a newcomer need no name."""
 USED = "use"
 """A line before the first table: the profile that is read when none is named (`penstock profile use`)."""
 
@@ -49,9 +52,14 @@ def profile_file(environment: Mapping[str, str] | None = None) -> Path:
     return (Path(config) if config else Path("~/.config").expanduser()) / "penstock" / "profiles.toml"
 
 
-def read_profile(name: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The fields of a profile; None = the one named in the environment, else the one that the file says is used, else
-    `default` if there is one.
+def profile_in_use(
+    name: str | None, environment: Mapping[str, str] | None = None, *, addressed: bool = False
+) -> tuple[str | None, dict[str, Any]]:
+    """(name, fields) of the profile that counts: the one of this name, else the one named in the environment, else the
+    one that the file says is used, else `default`, else the file's only one, else `dev`. (None, {}) if there is none.
+
+    `addressed`: an address of the service comes from elsewhere, or the environment has one. Then a profile that nothing
+    names is not read: its key is not for that service.
 
     Raises `ConfigurationError` when a named profile or the file cannot be read.
     """
@@ -59,26 +67,50 @@ def read_profile(name: str | None, environment: Mapping[str, str] | None = None)
     wanted = name or environment.get(PROFILE) or None
     path = profile_file(environment)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         if wanted is None:
-            return {}
+            return None, {}
         raise ConfigurationError(f"profile {wanted!r}: there is no profile file {path}") from None
     except OSError as error:
         raise ConfigurationError(f"profile file {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"profile file {path}: not UTF-8; TOML is") from None
     try:
         profiles = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"profile file {path}: {error}") from error
     if wanted is None and isinstance(profiles.get(USED), str):
         wanted = profiles[USED]
-    fields = profiles.get(wanted or DEFAULT_PROFILE)
-    if fields is None and wanted is None:
-        return {}
+    names = [profile for profile, value in profiles.items() if isinstance(value, dict)]
+    if wanted is None:
+        addressed = addressed or any(environment.get(variable) for variable in (BOOTSTRAP, API_URL))
+        wanted = _unnamed(names, addressed=addressed)
+        if wanted is None:
+            return None, {}
+    fields = profiles.get(wanted)
     if not isinstance(fields, dict):
-        known = ", ".join(sorted(profile for profile, value in profiles.items() if isinstance(value, dict)))
-        raise ConfigurationError(f"profile {wanted!r}: not in {path}, which has {known or 'none'}")
-    return fields
+        raise ConfigurationError(
+            f"profile {wanted!r}: not in {path}, which has {', '.join(sorted(names)) or 'none'}"
+        )
+    return wanted, fields
+
+
+def _unnamed(names: list[str], *, addressed: bool) -> str | None:
+    if DEFAULT_PROFILE in names:
+        return DEFAULT_PROFILE
+    if addressed:
+        return None
+    if len(names) == 1:
+        return names[0]
+    return DEV_PROFILE if DEV_PROFILE in names else None
+
+
+def read_profile(
+    name: str | None, environment: Mapping[str, str] | None = None, *, addressed: bool = False
+) -> dict[str, Any]:
+    """The fields of `profile_in_use`. Raises as that does."""
+    return profile_in_use(name, environment, addressed=addressed)[1]
 
 
 def connection_settings(
@@ -98,10 +130,10 @@ def connection_settings(
     Raises `ConfigurationError`.
     """
     environment = os.environ if environment is None else environment
-    fields = read_profile(profile, environment)
+    fields = read_profile(profile, environment, addressed=bool(bootstrap or api_url))
     joined = ConnectionSettings(
         bootstrap=_addresses(bootstrap or environment.get(BOOTSTRAP) or fields.get("bootstrap") or ()),
-        api_key=_text("api_key", api_key or environment.get(API_KEY) or fields.get("api_key")),
+        api_key=_key(api_key or environment.get(API_KEY) or fields.get("api_key")),
         api_url=_text("api_url", api_url or environment.get(API_URL) or fields.get("api_url")),
         ca_file=_text("ca_file", ca_file or environment.get(CA_FILE) or fields.get("ca_file")),
         zone=_text("zone", zone or environment.get(ZONE) or fields.get("zone")),
@@ -109,6 +141,7 @@ def connection_settings(
     if brokers and not joined.bootstrap:
         raise ConfigurationError(
             "bootstrap: no broker address; pass bootstrap=, set PENSTOCK_BOOTSTRAP, or name a profile"
+            f" ({profile_file(environment)})"
         )
     return joined
 
@@ -132,6 +165,14 @@ def _addresses(value: object) -> tuple[str, ...]:
         if not port or _NO_HOST.search(host):
             raise ConfigurationError(f"bootstrap: {address!r} is not host:port")
     return addresses
+
+
+def _key(value: object) -> str | None:
+    """Files and secrets often end with a newline, which is no part of the key."""
+    key = (_text("api_key", value) or "").strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigurationError("api_key: has letters that no key has; was something else copied with it?")
+    return key or None
 
 
 def _text(name: str, value: object) -> str | None:

@@ -208,6 +208,8 @@ class Authenticator:
                 f"this broker's keys are {image_age_ms:.0f} ms old, at most {IMAGE_AGE_MS_MAX} allowed"
             )
         where = f"address {peer}"
+        if not authorization.strip():
+            raise self._failed("no API key was sent", (where,), monotonic_ms)
         try:
             key = _bearer(authorization)
         except MalformedApiKey as error:

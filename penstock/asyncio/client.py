@@ -18,6 +18,7 @@ from penstock.asyncio.producer import Producer
 from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
+from penstock.client.call_arguments import wait_ms
 from penstock.client.consuming.malformed import OnMalformed
 from penstock.client.consuming.undecodable import OnUndecodable
 from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, Patience
@@ -243,6 +244,8 @@ class Client:
             partition_fetch_bytes=partition_fetch_bytes,
             malformed=malformed,
             on_malformed=on_malformed,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
             on_undecodable=on_undecodable,
             zone=zone or self._runtime.settings.zone,
             instance_id=instance_id,
@@ -393,7 +396,7 @@ class Client:
 
     async def _ask(self, call: BrokerCall[_M], timeout: float) -> _M:
         runtime = self._runtime
-        wait_ms = timeout * 1000 if call.broker is None else min(timeout * 1000, BROKER_MS)
+        longest_ms = wait_ms(timeout) if call.broker is None else min(wait_ms(timeout), BROKER_MS)
         runtime.check()
         runtime.start()
         answers: list[_M] = []
@@ -402,7 +405,7 @@ class Client:
         sent = runtime.core.send_request(
             call.method,
             call.request,
-            deadline=runtime.now_ms() + wait_ms,
+            deadline=runtime.now_ms() + longest_ms,
             on_answer=lambda response, now: collect(call.answer.FromString(response), now),
             on_failure=_collector(runtime, failures),
             broker=call.broker,

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.asyncio.runtime import Runtime
+from penstock.client.call_arguments import message_count, named_partitions, partition_offsets, wait_ms
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.fetch_position import (
@@ -25,7 +26,6 @@ from penstock.client.groups.member import CLOSE_MS, PROGRESS_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.serialization import MessageDeserializer
 from penstock.client.settings import ConsumerSettings, no_group
-from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, TimedOut
 from penstock.contract.ids import NamedPartition
 from penstock.contract.methods import BEGINNING, END
@@ -74,9 +74,9 @@ class Consumer:
         self._collector = FetchCollector(
             self._core.next_fetched,
             self._finished,
-            self._core.unreadable,
-            self._core.malformed,
-            self._core.undecodable,
+            self._core.skipping.unreadable,
+            self._core.skipping.malformed,
+            self._core.skipping.undecodable,
             deserializer,
         )
 
@@ -92,28 +92,30 @@ class Consumer:
         `BrokerUnavailable`, `Throttled` when no broker has described the topics within the timeout, and what
         `on_malformed` or `on_undecodable` raises, which is then called with the same again.
         """
-        if self._polled:
+        count = message_count("max_messages", max_messages)
+        if self._polled and not self._core.stopped:
             self._check()
             if self._core.member is not None:
                 await self._progressed(self._core.member)
             if self._polled:
-                return self._polled.take(max_messages)
-        return await self._poll(lambda: self._collector.messages(max_messages), timeout)
+                return self._polled.take(count)
+        return await self._poll(lambda: self._collector.messages(count), timeout)
 
     async def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
         """The same in columns: whole batches as they were stored, no object a message. Raises as `poll`
         does.
         """
+        count = message_count("max_batches", max_batches)
         self._step_back()
-        return await self._poll(lambda: self._collector.batches(max_batches), timeout)
+        return await self._poll(lambda: self._collector.batches(count), timeout)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Message after message, without end; raises as `poll` does. The one before is done when the next is taken."""
+        """Message after message, until `stop`; raises as `poll` does. The one before is done when the next is taken."""
         left, member, now_ms = self._polled.left, self._core.member, self._runtime.now_ms
-        while True:
+        while not self._core.stopped:
             if not left:
                 await self._poll(self._fill, None)
-            while left:
+            while left and not self._core.stopped:
                 yield left.popleft()
                 if member is not None and now_ms() >= self._progress_due_ms:
                     await self._progressed(member)
@@ -147,8 +149,10 @@ class Consumer:
 
     async def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._check()
+        if self._core.stopped:
+            return []  # before the member takes this for a sign that all handed out before is done
         self._runtime.start()
-        deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
+        deadline = self._runtime.now_ms() + wait_ms(timeout)
         member = self._core.member
         if member is None:
             return await self._gather(gather, timeout, deadline)
@@ -165,6 +169,8 @@ class Consumer:
         while True:
             unknown = self._prepare()
             looked_at = self._runtime.changes
+            if self._core.stopped:
+                return []
             if self._core.member is not None:
                 await self._tell(self._core.member)
             await self._give_way()
@@ -202,7 +208,7 @@ class Consumer:
         """The same of a message that its deserializer does not take."""
         if self._on_undecodable is not None:
             await _called(self._on_undecodable, undecodable.message, undecodable.error)
-        self._core.skip_undecodable(fetched, self._runtime.now_ms())
+        self._core.skipping.skip_undecodable(fetched, self._runtime.now_ms())
         self._runtime.signal()
 
     async def _give_way(self) -> None:
@@ -243,14 +249,14 @@ class Consumer:
     @property
     def skipped_messages(self) -> int:
         """How many messages were skipped so far: offsets of malformed batches, and what could not be decoded."""
-        return self._core.skips.messages
+        return self._core.skipping.messages
 
     # ---- positions ----------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these (topic, partition) pairs from now on; positions of those read before are kept."""
         self._check()
-        pairs = [(topic, partition) for topic, partition in partitions]
+        pairs = named_partitions("assign", partitions)
         self._core.assign(pairs)
         self._polled.drop([tp for tp in self._polled.first_offsets() if tp not in pairs])
         self._runtime.signal()
@@ -274,6 +280,7 @@ class Consumer:
 
         `offset` (the next message is that or the first one after it), `timestamp_ms` (the first message
         with that time or a later one), or `to` "beginning" or "end". Waits for the first news of the topic.
+        An offset beyond the end makes the next `poll` raise `OffsetOutOfRange`, whatever `auto_offset_reset` says.
         """
         target = seek_target(offset, timestamp_ms, to)
         positions = await self._positions(topic, partition, timeout)
@@ -285,7 +292,7 @@ class Consumer:
     async def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
         """The offset of the next message that `poll` returns. Raises `TimedOut` while it is not known."""
         (position,) = await self._positions(topic, partition, timeout)
-        deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        deadline = self._runtime.now_ms() + wait_ms(timeout, _METADATA_S)
         while not position.has_offset:
             self._check()
             if position.error is not None:
@@ -304,7 +311,7 @@ class Consumer:
 
     async def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
         await self._known(timeout)
-        deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        deadline = self._runtime.now_ms() + wait_ms(timeout, _METADATA_S)
         partitions: list[NamedPartition] = sorted(self._core.positions)
         offsets, failures = self._core.list_offsets(partitions, which, deadline)
         while len(offsets) < len(partitions) and not failures:
@@ -317,7 +324,9 @@ class Consumer:
         return {tp: offsets[tp] for tp in partitions}
 
     async def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """`poll` returns nothing of these partitions until `resume`; their position stays."""
+        """`poll` returns nothing of these partitions until `resume`; their position stays. In a group that holds as
+        well when a partition has gone to another member and comes back.
+        """
         positions = await self._positions(topic, partition, timeout)
         polled = self._polled.first_offsets()
         for position in positions:
@@ -329,8 +338,8 @@ class Consumer:
 
     async def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
         """`poll` returns messages of these partitions again."""
-        for position in await self._positions(topic, partition, timeout):
-            self._core.resume(position)
+        await self._known(timeout)
+        self._core.resume(topic, partition)
         self._runtime.signal()
 
     # ---- groups -------------------------------------------------------------------------------------------
@@ -344,9 +353,10 @@ class Consumer:
         and `ConfigurationError` without a group.
         """
         member = self._member("commit")
+        checked = None if offsets is None else partition_offsets("commit", offsets)
         self._runtime.start()
-        deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
-        request = member.commit(offsets, deadline, self._polled.first_offsets())
+        deadline = self._runtime.now_ms() + wait_ms(timeout)
+        request = member.commit(checked, deadline, self._polled.first_offsets())
         while not request.done:
             self._check()
             self._runtime.signal()
@@ -359,7 +369,7 @@ class Consumer:
         """The committed offset of every partition that is assigned to this consumer; without those that have none."""
         member = self._member("committed")
         self._runtime.start()
-        deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
+        deadline = self._runtime.now_ms() + wait_ms(timeout)
         answer = member.ask_committed(deadline)
         while not answer.done:
             self._check()
@@ -388,7 +398,7 @@ class Consumer:
         """Wait until all partitions of all topics are known."""
         self._check()
         self._runtime.start()
-        deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        deadline = self._runtime.now_ms() + wait_ms(timeout, _METADATA_S)
         while True:
             unknown = self._prepare()
             if unknown is None:
@@ -397,6 +407,20 @@ class Consumer:
                 raise self._runtime.core.topic_waits(unknown)
 
     # ---- the end ------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End reading: a poll that waits returns at once, every later one returns nothing, and a loop ends with its
+        present message. Then close the consumer, which commits what was handed out and leaves the group.
+
+        Made for `loop.add_signal_handler(signal.SIGTERM, consumer.stop)`.
+        """
+        self._core.stopped = True
+        self._runtime.let_look_again()
+
+    @property
+    def stopped(self) -> bool:
+        """True once `stop` was called."""
+        return self._core.stopped
 
     async def close(self) -> None:
         """End reading; in a group commit what was returned (unless `auto_commit` is False), and leave. Closing twice

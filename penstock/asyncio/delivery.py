@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
+from penstock.client.call_arguments import require_function
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import BatchDelivery, Receipt, add_done_callback, remove_done_callback
 from penstock.contract.errors import PenstockError
@@ -44,6 +45,7 @@ class Delivery(BatchDelivery, eq=False, gc=False):
 
         Keep it short. What it raises is logged.
         """
+        require_function("callback", callback)
         add_done_callback(self._batch, partial(_call, callback, self))
 
     def __await__(self) -> Generator[Any, None, Receipt]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
-from penstock.client.arguments import topic_name
+from penstock.client.call_arguments import require_values, topic_name, wait_ms
 from penstock.client.messages import HeaderList
 from penstock.client.producing.accumulator import Route
 from penstock.client.producing.delivery import flush_timeout_after
@@ -119,12 +119,7 @@ class Producer(Generic[_Value, _Key]):
         that raised were sent.
         """
         self._runtime.check()
-        if isinstance(values, (bytes, str)):
-            raise TypeError(
-                f"send_many: values is one {type(values).__name__}, a sequence of values required"
-            )
-        if keys is not None and len(keys) != len(values):
-            raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
+        require_values(values, keys)
         runtime, accumulator = self._runtime, self._accumulator
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
@@ -209,7 +204,7 @@ class Producer(Generic[_Value, _Key]):
         self._runtime.signal()
         if not pending:
             return
-        deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
+        deadline = self._runtime.now_ms() + wait_ms(timeout)
         for batch in pending:
             left = None if deadline == NEVER else max(0.0, (deadline - self._runtime.now_ms()) / 1000)
             if not batch.done and not await outcome(batch, left):

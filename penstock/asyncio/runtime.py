@@ -21,7 +21,7 @@ from penstock.client.producing.delivery import run_callbacks, warn_unacknowledge
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import Closed, ConfigurationError, PenstockError
 from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
-from penstock.transport.process import watch_process
+from penstock.transport.process import used_before_fork, watch_process
 
 _log = logging.getLogger("penstock")
 _CONNECT_MS = 3_000
@@ -137,12 +137,13 @@ class Runtime:
             self._driver_sleeper.wake()
         if core.changed:
             core.changed = False
-            self._let_look_again()
+            self.let_look_again()
         if core.completed:
             completed, core.completed = core.completed, []
             run_callbacks(completed)
 
-    def _let_look_again(self) -> None:
+    def let_look_again(self) -> None:
+        """Waiting callers look whether what they wait for is there."""
         self.changes += 1
         waiting, self._waiting = self._waiting, []
         for future in waiting:
@@ -190,7 +191,9 @@ class Runtime:
     def after_fork(self) -> None:
         """In a child process. Of what was used, tasks and connections are the parent's."""
         self._random.seed()  # or all children would draw the same
-        self.unusable = self.unusable or self.core.after_fork(used=self._loop is not None)
+        self.unusable = self.unusable or self.core.after_fork(
+            None if self._loop is None else used_before_fork()
+        )
 
     def at_exit(self) -> None:
         """The program ends. A loop that still runs does so in a daemon thread; any other one sends nothing more."""
@@ -222,7 +225,7 @@ class Runtime:
             if not task.cancelled() and task.exception() is not None:
                 self._broken(task.exception())
         finally:  # also where what broke cannot be closed in order
-            self._let_look_again()
+            self.let_look_again()
 
     def _broken(self, error: BaseException | None) -> None:
         """A task of ours failed in a way it must not: the client stops and says so, rather than hang

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from google.protobuf.message import Message
 
 from penstock.blocking.consumer import Consumer, Hook
+from penstock.blocking.delivery import require_outside_calls
 from penstock.blocking.producer import Producer
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
+from penstock.client.call_arguments import wait_ms
 from penstock.client.consuming.malformed import OnMalformed
 from penstock.client.consuming.undecodable import OnUndecodable
 from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation, Patience
@@ -139,7 +141,7 @@ class Client:
 
         Raises `ConfigurationError`.
         """
-        self._runtime.check()
+        self._runtime.enter()
         producer: Producer[Any, Any] = Producer(
             self._runtime,
             producer_settings(
@@ -202,7 +204,7 @@ class Client:
 
         Raises `ConfigurationError`.
         """
-        self._runtime.check()
+        self._runtime.enter()
         names, settings = consumer_settings(
             topics=topics,
             group=group,
@@ -212,6 +214,8 @@ class Client:
             partition_fetch_bytes=partition_fetch_bytes,
             malformed=malformed,
             on_malformed=on_malformed,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
             on_undecodable=on_undecodable,
             zone=zone or self._runtime.settings.zone,
             instance_id=instance_id,
@@ -246,7 +250,7 @@ class Client:
         from penstock.admin.blocking import Admin
         from penstock.rest.client import RestClient
 
-        self._runtime.check()
+        self._runtime.enter()
         if self._admin is None:
             settings = self._runtime.settings
             self._admin = Admin(RestClient(settings.api_url, settings.api_key, settings.ca_file))
@@ -270,6 +274,7 @@ class Client:
 
         Raises `ReceiptsNotWritten`, or what an `on_revoked` raised, when everything else is done.
         """
+        require_outside_calls(self._runtime.lock)
         failures: list[Exception] = []
         for producer in self._producers:
             try:
@@ -326,7 +331,7 @@ class Client:
 
     def _converse(self, conversation: Conversation[_T], timeout: float) -> _T:
         """Hold a conversation to its end, or until the time is up."""
-        self._runtime.check()
+        self._runtime.enter()
         patience = Patience(timeout, now_ms())
         try:
             call = next(conversation)
@@ -356,17 +361,17 @@ class Client:
 
     def _ask(self, call: BrokerCall[_M], timeout: float) -> _M:
         runtime = self._runtime
-        wait_ms = timeout * 1000 if call.broker is None else min(timeout * 1000, BROKER_MS)
+        longest_ms = wait_ms(timeout) if call.broker is None else min(wait_ms(timeout), BROKER_MS)
         answers: list[_M] = []
         failures: list[PenstockError] = []
         collect = _collector(runtime, answers)
-        runtime.check()
+        runtime.enter()
         with runtime.lock:
             runtime.start()
             sent = runtime.core.send_request(
                 call.method,
                 call.request,
-                deadline=now_ms() + wait_ms,
+                deadline=now_ms() + longest_ms,
                 on_answer=lambda response, now: collect(call.answer.FromString(response), now),
                 on_failure=_collector(runtime, failures),
                 broker=call.broker,

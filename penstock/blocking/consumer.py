@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
+from penstock.blocking.delivery import require_outside_calls
 from penstock.blocking.runtime import Runtime, now_ms
+from penstock.client.call_arguments import message_count, named_partitions, partition_offsets, wait_ms
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.fetch_position import (
@@ -23,7 +25,6 @@ from penstock.client.groups.member import CLOSE_MS, PROGRESS_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.serialization import MessageDeserializer
 from penstock.client.settings import ConsumerSettings, no_group
-from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, PenstockError, SerializationFailed, TimedOut
 from penstock.contract.ids import NamedPartition
 from penstock.contract.methods import BEGINNING, END
@@ -87,28 +88,30 @@ class Consumer:
         `on_malformed` or `on_undecodable` raises, which is then called with the same again. A poll that Ctrl-C
         interrupts loses nothing: the next one returns it.
         """
-        if self._polled:
+        count = message_count("max_messages", max_messages)
+        if self._polled and not self._core.stopped:
             self._check()
             if self._core.member is not None:
                 self._progressed(self._core.member)
             if self._polled:
-                return self._polled.take(max_messages)
-        return self._poll(lambda: self._collector.messages(max_messages), timeout)
+                return self._polled.take(count)
+        return self._poll(lambda: self._collector.messages(count), timeout)
 
     def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
         """The same in columns: whole batches as they were stored, no object a message. Raises as `poll`
         does.
         """
+        count = message_count("max_batches", max_batches)
         self._step_back()
-        return self._poll(lambda: self._collector.batches(max_batches), timeout)
+        return self._poll(lambda: self._collector.batches(count), timeout)
 
     def __iter__(self) -> Iterator[Message]:
-        """Message after message, without end; raises as `poll` does. The one before is done when the next is taken."""
+        """Message after message, until `stop`; raises as `poll` does. The one before is done when the next is taken."""
         left, member = self._polled.left, self._core.member
-        while True:
+        while not self._core.stopped:
             if not left:
                 self._poll(self._fill, None)
-            while left:
+            while left and not self._core.stopped:
                 yield left.popleft()
                 if member is not None and now_ms() >= self._progress_due_ms:
                     self._progressed(member)
@@ -121,6 +124,7 @@ class Consumer:
 
     def _progressed(self, member: GroupMember) -> None:
         """The application wants more of what was polled: a sign of life, and a moment to hear what it must give up."""
+        self._runtime.enter()
         with self._lock:
             now = now_ms()
             self._progress_due_ms = now + PROGRESS_MS
@@ -137,6 +141,7 @@ class Consumer:
 
     def _step_back(self) -> None:
         """The same where whole batches are wanted: those messages are read again."""
+        self._runtime.enter()
         with self._lock:
             for (topic, partition), offset in self._polled.first_offsets().items():
                 if (topic, partition) in self._core.positions:
@@ -144,8 +149,11 @@ class Consumer:
         self._polled.begin([])
 
     def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
-        self._runtime.check()
-        deadline = NEVER if timeout is None else now_ms() + timeout * 1000
+        self._runtime.enter()
+        if self._core.stopped:
+            self._check()
+            return []  # before the member takes this for a sign that all handed out before is done
+        deadline = now_ms() + wait_ms(timeout)
         member = self._core.member
         try:
             if member is None:
@@ -172,6 +180,8 @@ class Consumer:
             with self._lock:
                 unknown = self._prepare()
                 looked_at = self._runtime.changes
+            if self._core.stopped:
+                return []
             if self._core.member is not None:
                 self._tell(self._core.member)
             gathered = gather()
@@ -210,7 +220,7 @@ class Consumer:
         if self._on_undecodable is not None:
             self._on_undecodable(undecodable.message, undecodable.error)
         with self._lock:
-            self._core.skip_undecodable(fetched, now_ms())
+            self._core.skipping.skip_undecodable(fetched, now_ms())
             self._runtime.wake()
 
     def _tell(self, member: GroupMember) -> None:
@@ -251,36 +261,36 @@ class Consumer:
 
     def _unreadable(self, fetched: FetchedBatch, error: PenstockError) -> None:
         with self._lock:
-            self._core.unreadable(fetched, error)
+            self._core.skipping.unreadable(fetched, error)
 
     def _malformed(self, fetched: FetchedBatch, reason: str) -> None:
         with self._lock:
-            self._core.malformed(fetched, reason)
+            self._core.skipping.malformed(fetched, reason)
 
     def _undecodable(self, fetched: FetchedBatch, message: Message, error: SerializationFailed) -> None:
         with self._lock:
-            self._core.undecodable(fetched, message, error)
+            self._core.skipping.undecodable(fetched, message, error)
 
     @property
     def skipped_messages(self) -> int:
         """How many messages were skipped so far: offsets of malformed batches, and what could not be decoded."""
-        return self._core.skips.messages
+        return self._core.skipping.messages
 
     # ---- positions ----------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these (topic, partition) pairs from now on; positions of those read before are kept."""
-        self._runtime.check()
+        self._runtime.enter()
         with self._lock:
             self._check()
-            pairs = [(topic, partition) for topic, partition in partitions]
+            pairs = named_partitions("assign", partitions)
             self._core.assign(pairs)
             self._polled.drop([tp for tp in self._polled.first_offsets() if tp not in pairs])
             self._runtime.wake()
 
     def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
         """The (topic, partition) pairs that are read. Waits for the first news of the topics."""
-        self._runtime.check()
+        self._runtime.enter()
         with self._lock:
             self._known(timeout)
             return self._core.assignment()
@@ -299,8 +309,9 @@ class Consumer:
 
         `offset` (the next message is that or the first one after it), `timestamp_ms` (the first message
         with that time or a later one), or `to` "beginning" or "end". Waits for the first news of the topic.
+        An offset beyond the end makes the next `poll` raise `OffsetOutOfRange`, whatever `auto_offset_reset` says.
         """
-        self._runtime.check()
+        self._runtime.enter()
         target = seek_target(offset, timestamp_ms, to)
         with self._lock:
             positions = self._positions(topic, partition, timeout)
@@ -311,10 +322,10 @@ class Consumer:
 
     def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
         """The offset of the next message that `poll` returns. Raises `TimedOut` while it is not known."""
-        self._runtime.check()
+        self._runtime.enter()
         with self._lock:
             (position,) = self._positions(topic, partition, timeout)
-            deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+            deadline = now_ms() + wait_ms(timeout, _METADATA_S)
             while not position.has_offset:
                 self._check()
                 if position.error is not None:
@@ -333,8 +344,8 @@ class Consumer:
         return self._offsets(BEGINNING, timeout)
 
     def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
-        deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
-        self._runtime.check()
+        deadline = now_ms() + wait_ms(timeout, _METADATA_S)
+        self._runtime.enter()
         with self._lock:
             self._known(timeout)
             partitions: list[NamedPartition] = sorted(self._core.positions)
@@ -349,8 +360,10 @@ class Consumer:
             return {tp: offsets[tp] for tp in partitions}
 
     def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """`poll` returns nothing of these partitions until `resume`; their position stays."""
-        self._runtime.check()
+        """`poll` returns nothing of these partitions until `resume`; their position stays. In a group that holds as
+        well when a partition has gone to another member and comes back.
+        """
+        self._runtime.enter()
         with self._lock:
             polled = self._polled.first_offsets()
             for position in self._positions(topic, partition, timeout):
@@ -362,10 +375,10 @@ class Consumer:
 
     def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
         """`poll` returns messages of these partitions again."""
-        self._runtime.check()
+        self._runtime.enter()
         with self._lock:
-            for position in self._positions(topic, partition, timeout):
-                self._core.resume(position)
+            self._known(timeout)
+            self._core.resume(topic, partition)
             self._runtime.wake()
 
     # ---- groups -------------------------------------------------------------------------------------------------
@@ -379,10 +392,11 @@ class Consumer:
         and `ConfigurationError` without a group.
         """
         member = self._member("commit")
-        deadline = NEVER if timeout is None else now_ms() + timeout * 1000
+        checked = None if offsets is None else partition_offsets("commit", offsets)
+        deadline = now_ms() + wait_ms(timeout)
         with self._lock:
             self._check()
-            request = member.commit(offsets, deadline, self._polled.first_offsets())
+            request = member.commit(checked, deadline, self._polled.first_offsets())
             while not request.done:
                 self._check()
                 self._runtime.wake()
@@ -394,7 +408,7 @@ class Consumer:
     def committed(self, timeout: float | None = 30.0) -> dict[tuple[str, int], int]:
         """The committed offset of every partition that is assigned to this consumer; without those that have none."""
         member = self._member("committed")
-        deadline = NEVER if timeout is None else now_ms() + timeout * 1000
+        deadline = now_ms() + wait_ms(timeout)
         with self._lock:
             self._check()
             answer = member.ask_committed(deadline)
@@ -408,7 +422,7 @@ class Consumer:
         return answer.offsets
 
     def _member(self, what: str) -> GroupMember:
-        self._runtime.check()
+        self._runtime.enter()
         if self._core.member is None:
             raise no_group(what)
         return self._core.member
@@ -421,7 +435,7 @@ class Consumer:
 
     def _known(self, timeout: float | None) -> None:
         """Under the lock: wait until all partitions of all topics are known."""
-        deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        deadline = now_ms() + wait_ms(timeout, _METADATA_S)
         while True:
             unknown = self._prepare()
             if unknown is None:
@@ -430,6 +444,21 @@ class Consumer:
                 raise self._runtime.core.topic_waits(unknown)
 
     # ---- the end ------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End reading: a poll that waits returns at once, every later one returns nothing, and a loop ends with its
+        present message. Then close the consumer, which commits what was handed out and leaves the group.
+
+        It may be called from any thread and from a signal handler.
+        """
+        self._core.stopped = True
+        with self._lock:
+            self._runtime.let_look_again()
+
+    @property
+    def stopped(self) -> bool:
+        """True once `stop` was called."""
+        return self._core.stopped
 
     def close(self) -> None:
         """End reading; in a group commit what was returned (unless `auto_commit` is False), and leave. Closing twice
@@ -441,6 +470,7 @@ class Consumer:
         """Close; `finished` False: what the last poll returned is not done, and not committed."""
         if self._core.closed or self._closing or self._runtime.unusable is not None:
             return
+        require_outside_calls(self._lock)
         self._closing = True
         member = self._core.member
         try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from weakref import WeakSet
 
+from penstock.client.call_arguments import require_function, wait_ms
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import BatchDelivery, Receipt, add_done_callback, run_callbacks
 from penstock.contract.errors import ConfigurationError, PenstockError, TimedOut
@@ -18,6 +20,36 @@ class _Serving(threading.local):
 
 
 _serving = _Serving()
+
+
+_locks: WeakSet[threading.RLock] = WeakSet()
+
+
+def client_lock() -> threading.RLock:
+    """A lock for one more client. It knows its thread, so that a call within another call is refused, and not waited
+    for without end.
+    """
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def is_within_call(lock: threading.RLock) -> bool:
+    """Whether this thread has the lock now. `threading.Condition` asks the same way."""
+    owned: bool = lock._is_owned()  # type: ignore[attr-defined]
+    return owned
+
+
+def require_outside_calls(lock: threading.RLock) -> None:
+    """Raise `ConfigurationError` where this thread is within a call of the client whose lock this is: what it works on
+    is half changed.
+    """
+    if is_within_call(lock):
+        raise ConfigurationError(
+            "client: called within another call of it, by what interrupted that (a signal handler, a finalizer, a"
+            " handler of the log) or by its partitioner. Note there what is to be done, and do it later or in another"
+            " thread (queue.SimpleQueue takes it everywhere); a consumer's stop() may be called anywhere"
+        )
 
 
 class Delivery(BatchDelivery, eq=False, gc=False):
@@ -46,6 +78,7 @@ class Delivery(BatchDelivery, eq=False, gc=False):
         Keep it short: that thread serves all messages. What it raises is logged, `SystemExit` too. It may send, and
         may not wait: a call that would have to raises `ConfigurationError`.
         """
+        require_function("callback", callback)
         add_done_callback(self._batch, partial(_call, callback, self))
 
     def _wait(self, timeout: float | None) -> None:
@@ -62,10 +95,12 @@ def outcomes_missing(batches: Sequence[ProducerBatch], timeout: float | None) ->
     if not pending:
         return 0
     require_outside_callbacks()
+    for lock in list(_locks):
+        require_outside_calls(lock)
     countdown = _Countdown(len(pending))
     for batch in pending:
         add_done_callback(batch, countdown.count)
-    countdown.over.wait(timeout)
+    countdown.over.wait(None if timeout is None else wait_ms(timeout) / 1000)
     return countdown.left
 
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.blocking.sending import MessageSender
+from penstock.client.call_arguments import require_values
 from penstock.client.producing.delivery import flush_timeout_after, run_callbacks
 from penstock.client.producing.producer import ProducerCore
 from penstock.client.producing.statistics import ProducerStats
@@ -81,13 +82,8 @@ class Producer(Generic[_Value, _Key]):
         `keys`, if given, has one entry a value. Waits and raises as `send` does; then those before the one
         that raised were sent.
         """
-        self._runtime.check()
-        if isinstance(values, (bytes, str)):
-            raise TypeError(
-                f"send_many: values is one {type(values).__name__}, a sequence of values required"
-            )
-        if keys is not None and len(keys) != len(values):
-            raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
+        self._runtime.enter()
+        require_values(values, keys)
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
         else:
@@ -123,7 +119,7 @@ class Producer(Generic[_Value, _Key]):
 
         Raises `TimedOut` when some have none after `timeout` seconds; they stay under way.
         """
-        self._runtime.check()
+        self._runtime.enter()
         with self._lock:
             pending = self._core.close_batches()
             self._runtime.wake()

@@ -17,7 +17,14 @@ from typing import Any
 import grpc
 
 from penstock.blocking.channels import Channels
-from penstock.blocking.delivery import outcomes_missing, require_outside_callbacks, serve_callbacks
+from penstock.blocking.delivery import (
+    client_lock,
+    is_within_call,
+    outcomes_missing,
+    require_outside_callbacks,
+    require_outside_calls,
+    serve_callbacks,
+)
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
 from penstock.client.producing.batch import ProducerBatch
@@ -26,7 +33,7 @@ from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import Closed, PenstockError
 from penstock.transport.address import require_protected
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
-from penstock.transport.process import watch_process
+from penstock.transport.process import used_before_fork, watch_process
 
 _log = logging.getLogger("penstock")
 _WAIT_S_MAX = 3_600.0
@@ -35,6 +42,8 @@ _GENTLE_S = 1.0
 """How long a close waits for streams to end in order."""
 _TICK_S = 0.001
 """The driver never turns faster than this without an event."""
+_LOOK_S = 0.5
+"""A waiting caller looks again after so long: what a signal handler says between its look and its wait is not heard."""
 
 
 def now_ms() -> float:
@@ -46,7 +55,7 @@ class _Stream:
 
     __slots__ = ("address", "call", "ended", "last", "look_at", "wake")
 
-    def __init__(self, address: str, lock: threading.Lock) -> None:
+    def __init__(self, address: str, lock: threading.RLock) -> None:
         self.address = address
         self.call: Any = None
         self.wake = threading.Condition(lock)
@@ -64,7 +73,7 @@ class Runtime:
         self._random = random.Random()
         """For jitter and ids of requests; no secrets come of it."""
         self.core = ClientCore(settings.bootstrap, self._random)
-        self.lock = threading.Lock()
+        self.lock = client_lock()
         self.changed = threading.Condition(self.lock)
         """Notified when a waiting caller may look again."""
         self.changes = 0
@@ -88,6 +97,13 @@ class Runtime:
         """Raise if this client cannot be used any more."""
         if self.unusable is not None:
             raise type(self.unusable)(self.unusable.message)
+
+    def enter(self) -> None:
+        """Begin a call of a public class: raise if this client cannot be used any more, or if this thread is within
+        another call of it.
+        """
+        self.check()
+        require_outside_calls(self.lock)
 
     def start(self) -> None:
         """Begin to act; under the lock. The first use of a client comes here."""
@@ -121,10 +137,11 @@ class Runtime:
             self._driver_wake.notify()
             self._driver_waits = False
         if core.changed:
-            self._let_look_again()
+            self.let_look_again()
             core.changed = False
 
-    def _let_look_again(self) -> None:
+    def let_look_again(self) -> None:
+        """Under the lock: waiting callers look whether what they wait for is there."""
         self.changes += 1
         self.changed.notify_all()
 
@@ -139,7 +156,7 @@ class Runtime:
             return False
         require_outside_callbacks()
         if since is None or since == self.changes:
-            self.changed.wait(min(left / 1000, _WAIT_S_MAX))
+            self.changed.wait(min(left / 1000, _LOOK_S))
         return True
 
     def close(self) -> None:
@@ -209,8 +226,11 @@ class Runtime:
     def after_fork(self) -> None:
         """In a child process. Of what was used, threads and connections are the parent's, and so are locks."""
         self._random.seed()  # or all children would draw the same
+        free = not is_within_call(self.lock) and self.lock.acquire(blocking=False)
+        if free:
+            self.lock.release()
         self.unusable = self.unusable or self.core.after_fork(
-            used=self._driver is not None or self.lock.locked()
+            None if self._driver is None and free else used_before_fork()
         )
 
     # ---- threads ------------------------------------------------------------------------------------------------
@@ -406,7 +426,7 @@ class Runtime:
                 batches = self.signal()
             except Exception:  # callers wait all the same
                 _log.exception("penstock: the client that stops cannot end its streams in order")
-            self._let_look_again()
+            self.let_look_again()
         serve_callbacks(batches)
 
     def _request_id(self) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 
 from librt.time import time
 
-from penstock.blocking.delivery import Delivery
+from penstock.blocking.delivery import Delivery, require_outside_calls
 from penstock.blocking.runtime import Runtime, now_ms
-from penstock.client.arguments import topic_name
+from penstock.client.call_arguments import topic_name
 from penstock.client.core import ClientCore
 from penstock.client.messages import HeaderList
 from penstock.client.producing.producer import ProducerCore
@@ -51,6 +51,7 @@ class MessageSender:
         runtime, accumulator, client_core = self._runtime, self._accumulator, self._client_core
         if runtime.unusable is not None:
             runtime.check()
+        require_outside_calls(self._lock)
         time_ms = int(time() * 1000) if timestamp_ms is None else time_of_message(topic, timestamp_ms)
         # `with`, and no call of `acquire` before a `try`: an interrupt between the two would leave the lock taken.
         with self._lock:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -130,7 +131,9 @@ def _consume_in_group(
     form: str,
     timeout: float,
 ) -> None:
-    """What was shown is committed at the end; a command that is interrupted shows its last messages again."""
+    """What was shown is committed at the end, also by SIGTERM; a command that is interrupted shows its last messages
+    again.
+    """
     if partitions or not isinstance(position, Beginning | End):
         raise click.UsageError("--group assigns the partitions; --from is then beginning or end.")
     reset: Literal["earliest", "latest"] = "latest" if isinstance(position, End) else "earliest"
@@ -139,10 +142,11 @@ def _consume_in_group(
         contextlib.suppress(KeyboardInterrupt),
         connect(zone) as client,
         client.consumer([topic], group=group, auto_offset_reset=reset, on_malformed=_say_skipped) as consumer,
+        _stopped_by_sigterm(consumer),
     ):
         left, shown_up_to = most, False
         deadline = time.monotonic() + timeout
-        while (left is None or left > 0) and not shown_up_to:
+        while (left is None or left > 0) and not shown_up_to and not consumer.stopped:
             count = _POLL_MESSAGES if left is None else min(left, _POLL_MESSAGES)
             skipped = consumer.skipped_messages
             messages = consumer.poll(max_messages=count, timeout=_POLL_S)
@@ -152,10 +156,19 @@ def _consume_in_group(
             left = None if left is None else left - len(messages)
             if messages or consumer.skipped_messages > skipped:
                 deadline = time.monotonic() + timeout
-            if not messages and not follow:
+            if not messages and not follow and not consumer.stopped:
                 shown_up_to = _at_the_end(consumer, timeout)
                 if not shown_up_to and time.monotonic() > deadline:
                     raise TimedOut(f"group {group}: nothing was assigned or read in {timeout:g} s")
+
+
+@contextlib.contextmanager
+def _stopped_by_sigterm(consumer: Consumer) -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _at_the_end(consumer: Consumer, timeout: float) -> bool:

@@ -19,7 +19,6 @@ from penstock.profile_changes import change_file, with_profile, with_used, witho
 from penstock.profiles import (
     API_KEY,
     BOOTSTRAP,
-    DEFAULT_PROFILE,
     PROFILE,
     PROFILE_FILE,
     USED,
@@ -98,7 +97,10 @@ def profile_list() -> None:
     """List the profiles with the service that each points to, and which one is used. Keys are not shown."""
     file = profile_file()
     profiles = _read(file)
-    counts = _counts(profiles)
+    try:
+        counts = chosen_profile()
+    except ConfigurationError:
+        counts = None  # the one that is named is not there: the list shows what is
     found = [
         {
             "profile": name,
@@ -162,21 +164,10 @@ def profile_remove(name: str, yes: bool) -> None:
     say(f"Removed {name}.")
 
 
-def _counts(profiles: dict[str, Any]) -> str | None:
-    """The profile that commands would read now; None when the environment alone counts."""
-    chosen = chosen_profile()
-    if chosen is not None:
-        return chosen
-    if named := os.environ.get(PROFILE):
-        return named
-    used = profiles.get(USED)
-    return used if isinstance(used, str) else DEFAULT_PROFILE
-
-
 def _change(file: Path, change: Callable[[str], str], question: str | None = None) -> None:
     """Replace the file's text. What is not there is refused before anything is asked."""
     try:
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        text = file.read_text(encoding="utf-8-sig") if file.exists() else ""
         fresh = change(text)
         if question is not None:
             must_agree(question)
@@ -187,7 +178,7 @@ def _change(file: Path, change: Callable[[str], str], question: str | None = Non
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -17,15 +17,11 @@ from penstock.contract.errors import ConfigurationError
 
 def producer_settings(*, acks: int | str, receipts: object = None, **rest: Any) -> ProducerSettings:
     """`receipts` is a path, or None. Raises `ConfigurationError`."""
+    _check_function("partitioner", rest.get("partitioner"))
+    if receipts is not None and not (isinstance(receipts, str) or hasattr(receipts, "__fspath__")):
+        raise ConfigurationError(f"receipts: {receipts!r} is no path of a file")
     path = None if receipts is None else str(receipts)
     return ProducerSettings(acks=acks_number(acks), receipts=path, **rest)
-
-
-def topic_name(given: object) -> str:
-    """Raises `TypeError` for what is none. Asked where a topic is met for the first time."""
-    if not isinstance(given, str):
-        raise TypeError(f"topic: {given!r} is not a name")
-    return given
 
 
 def consumer_settings(
@@ -38,6 +34,8 @@ def consumer_settings(
     partition_fetch_bytes: int,
     malformed: MalformedPolicy = "skip",
     on_malformed: object = None,
+    on_assigned: object = None,
+    on_revoked: object = None,
     on_undecodable: object = "stop",
     zone: str | None = None,
     **member: Any,
@@ -49,6 +47,12 @@ def consumer_settings(
         raise no_group("instance_id")
     if on_malformed is not None and malformed == "stop":
         raise ConfigurationError("on_malformed: reports skipped batches, and malformed='stop' skips none")
+    for name, hook in (
+        ("on_assigned", on_assigned),
+        ("on_revoked", on_revoked),
+        ("on_malformed", on_malformed),
+    ):
+        _check_function(name, hook)
     if on_undecodable not in ("stop", "skip") and not callable(on_undecodable):
         raise ConfigurationError(
             f"on_undecodable: {on_undecodable!r} is not 'stop', 'skip' or a function of a message and its error"
@@ -71,3 +75,8 @@ def consumer_settings(
         if group is None
         else GroupSettings(group=group, auto_commit=auto_commit is not False, **member),
     )
+
+
+def _check_function(name: str, function: object) -> None:
+    if function is not None and not callable(function):
+        raise ConfigurationError(f"{name}: {function!r} is no function")

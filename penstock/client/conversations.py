@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
+from penstock.client.call_arguments import wait_ms
 from penstock.contract.errors import BrokerUnavailable, PenstockError, Throttled, TimedOut
 
 BROKER_MS = 3_000
@@ -43,7 +44,7 @@ class Patience:
 
     def __init__(self, timeout_s: float, now: float) -> None:
         self._timeout_s = timeout_s
-        self._until = now + timeout_s * 1000
+        self._until = now + wait_ms(timeout_s)
         self._heard: PenstockError | None = None
         self._heard_at = now
 

@@ -103,14 +103,12 @@ class ClientCore:
         self._metadata_watches.close()
         self.changed = True
 
-    def after_fork(self, *, used: bool) -> UsedAfterFork | None:
-        """In a child process: what was never used goes on under names of its own. Else everything has failed with the
-        error that is returned.
+    def after_fork(self, used: UsedAfterFork | None) -> UsedAfterFork | None:
+        """In a child process: what was never used (None) goes on under names of its own. Else everything has failed
+        with the error that is returned.
         """
-        if used:
-            error = UsedAfterFork(
-                "client: used before os.fork(), so its connections are the parent's; make one after"
-            )
+        if used is not None:
+            error = used
         elif any(producer.keeps_receipts for producer in self.producers):
             error = UsedAfterFork(
                 "client: its producer keeps receipts in a file of the process before os.fork(); make them after"

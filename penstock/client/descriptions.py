@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.client.call_arguments import topic_name
 from penstock.client.conversations import BrokerCall
 from penstock.client.refusals import refusal
 from penstock.contract import methods
@@ -49,7 +50,8 @@ class BrokerDescription:
 
 def metadata_call(names: tuple[str, ...] | None) -> BrokerCall[log_pb2.MetadataResponse]:
     """For some topics, for all (None), or with no names for the brokers alone."""
-    request = log_pb2.MetadataRequest(topics=names or (), all_topics=names is None)
+    topics = [topic_name(name) for name in names or ()]
+    request = log_pb2.MetadataRequest(topics=topics, all_topics=names is None)
     return BrokerCall(
         method=methods.METADATA, request=request.SerializeToString(), answer=log_pb2.MetadataResponse
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from penstock.client.call_arguments import partition_offsets
 from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.descriptions import TopicDescription, metadata_call, topic_in
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
@@ -39,6 +40,7 @@ def delete_records(before: Mapping[NamedPartition, int]) -> Conversation[dict[Na
     """(topic, partition) -> offset below which everything goes; where each log begins then. Done on every in-sync
     replica when it returns. Raises `NotFound`, `Forbidden`, `OffsetOutOfRange` for what is not committed yet.
     """
+    before = partition_offsets("delete_records", before)
     for (topic, partition), offset in before.items():
         if offset < END or partition < 0:
             raise ValueError(

@@ -89,6 +89,8 @@ def header_list(topic: str, given: Any) -> HeaderList | None:
         name, content = pair
         if not isinstance(name, str):
             raise TypeError(f"{topic}: the name of header {number} is {_a(name)}, a str required")
+        if type(pair) is list:
+            pairs[number] = name, content
         if content is not None and type(content) is not bytes:
             pairs[number] = name, _buffered(content, f"{topic}: header {name!r}", _as_bytes(content))
     return pairs

@@ -309,6 +309,8 @@ class OffsetOutOfRange(PenstockError):
     code = ErrorCode.OFFSET_OUT_OF_RANGE
     kind = ErrorKind.FATAL
     remedy = "Seek to beginning, end, a time, or set auto_offset_reset."
+    beyond_end: bool = False
+    """True where it is beyond the log's end, False where it is before its start."""
 
 
 class LogTruncated(PenstockError):
@@ -424,7 +426,7 @@ class UsedAfterFork(PenstockError):
 
     code = ErrorCode.USED_AFTER_FORK
     kind = ErrorKind.FATAL
-    remedy = "Make the client after the fork, or use none before it."
+    remedy = "Start the process by spawn, or fork before the first use of any client."
 
 
 class SerializationFailed(PenstockError):

@@ -42,6 +42,7 @@ _live: "weakref.WeakKeyDictionary[Resident, None]" = weakref.WeakKeyDictionary()
 """In the order they were made: a client comes before the receipts that its last messages bring."""
 _in_use = False
 _left_behind = False
+_ADVICE = "grpc does not survive that: start the process by spawn, or fork before the first use of any client"
 
 
 def watch_process(resident: Resident) -> None:
@@ -53,13 +54,16 @@ def channel_wanted() -> None:
     """Before each new channel. Raises `UsedAfterFork` where grpc stayed behind in the parent."""
     global _in_use
     if _left_behind:
-        raise UsedAfterFork(
-            "client: its parent process had used a client before os.fork(), and grpc does not survive that;"
-            " start the process by spawn, or fork before the first use of any client"
-        )
+        raise UsedAfterFork(f"client: its parent process had used a client before os.fork(), and {_ADVICE}")
     if not _in_use:
         _in_use = True
         _attend_end_of_multiprocessing()
+
+
+def used_before_fork() -> UsedAfterFork:
+    """In a child, the error of a client that was used before: whether the child can have another one or not."""
+    advice = f"a new one fails as well, since {_ADVICE}" if _left_behind else "make one in the child"
+    return UsedAfterFork(f"client: used before os.fork(), so its connections are the parent's; {advice}")
 
 
 def _attend_end_of_multiprocessing() -> None:

@@ -523,9 +523,11 @@ class Replica:
                 error.divergence_offset = end
                 raise error
         if offset > log.log_end_offset and self.leading is not None and self.leading.ready:
-            raise errors.OffsetOutOfRange(
+            beyond = errors.OffsetOutOfRange(
                 f"{self.name}: offset {offset} is beyond the log's end {log.high_watermark}{self._generation_note}"
             )
+            beyond.beyond_end = True
+            raise beyond
 
     @property
     def _generation_note(self) -> str:

@@ -266,6 +266,8 @@ class ConsumeStream:
         )
         if isinstance(refusal, errors.LogTruncated):
             push.divergence_offset = refusal.divergence_offset
+        if isinstance(refusal, errors.OffsetOutOfRange):
+            push.beyond_end = refusal.beyond_end
         self._errors.append(push)
         self._wake.set()
 

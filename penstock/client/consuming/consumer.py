@@ -5,10 +5,12 @@ Rules: RL20, RL56, RL57.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from random import Random
 
+from penstock.client.call_arguments import named_partition, topic_name
 from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.consuming.fetch_position import (
     FetchedBatch,
@@ -17,14 +19,12 @@ from penstock.client.consuming.fetch_position import (
 )
 from penstock.client.consuming.fetch_stream import FetchStream
 from penstock.client.consuming.fetcher import Fetcher
-from penstock.client.consuming.malformed import SkipLog, skipped_batch
 from penstock.client.consuming.nearest import NearestReplica
 from penstock.client.consuming.offset_lookups import OffsetLookups
 from penstock.client.consuming.polling import BeforePoll
 from penstock.client.consuming.readable import ReadablePositions
-from penstock.client.consuming.undecodable import undecodable
+from penstock.client.consuming.skipping import Skipping
 from penstock.client.groups.member import GroupMember
-from penstock.client.messages import Message
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
@@ -38,6 +38,7 @@ from penstock.contract.v1 import log_pb2
 
 CREDIT_LATEST_MS = 1_000
 """Consumed bytes are reported to the broker at least this often, however few: they count what was delivered."""
+_log = logging.getLogger("penstock")
 
 
 class ConsumerCore:
@@ -63,9 +64,14 @@ class ConsumerCore:
         self._nearest = NearestReplica(settings.zone)
         self._readable = ReadablePositions()
         self._before_poll = BeforePoll()
-        self.skips = SkipLog()
+        self.skipping = Skipping(settings, self._fetcher, self._readable, self._before_poll)
+        self._paused: dict[NamedPartition, None] = {}
+        """What the application paused and has not resumed, read here or not."""
+        self.stopped = False
+        """The application wants no more messages; a member stays one until it is closed."""
         self.closed = False
         self.member = None if settings.group is None else GroupMember(core, self, settings.group, random)
+        self.skipping.member = self.member
 
     # ---- what is read -------------------------------------------------------------------------------------------
 
@@ -95,6 +101,10 @@ class ConsumerCore:
         Raises what the brokers said of a topic, and `NotFound` for an assigned partition that does not exist.
         """
         self._before_poll.clear()
+        if not self._topics and self._assigned is None:
+            raise errors.ConfigurationError(
+                "consumer: it has no topics; give the names to `consumer`, or (topic, partition) pairs to `assign`"
+            )
         for name in self._topics:
             if name in self._known:
                 continue
@@ -131,6 +141,7 @@ class ConsumerCore:
                 continue
             self._handles += 1
             position = FetchPosition(view.name, view.topic_id, number, self._handles)
+            position.paused = tp in self._paused
             self._follow(view, position)
             self.positions[tp] = position
             self._start(position, target)
@@ -194,6 +205,7 @@ class ConsumerCore:
         view = self._core.view.topics[tp[0]]
         self._handles += 1
         position = FetchPosition(view.name, view.topic_id, tp[1], self._handles)
+        position.paused = tp in self._paused
         self._follow(view, position)
         position.withheld = True
         self.positions[tp] = position
@@ -232,13 +244,14 @@ class ConsumerCore:
 
     def position(self, topic: str, partition: int) -> FetchPosition:
         """Raises `NotFound` when this consumer does not read that partition."""
-        position = self.positions.get((topic, partition))
+        position = self.positions.get(named_partition(topic, partition))
         if position is None:
             raise errors.NotFound(f"{topic}-{partition}: not read by this consumer; assign it first")
         return position
 
     def positions_of(self, topic: str) -> list[FetchPosition]:
         """All of one topic, by partition. Raises `NotFound` when this consumer reads none of it."""
+        topic = topic_name(topic)
         found = [position for position in self.positions.values() if position.topic == topic]
         if not found:
             raise errors.NotFound(f"{topic}: not read by this consumer; assign it first")
@@ -252,6 +265,7 @@ class ConsumerCore:
         if offset is not None:
             position.skip_before_ms = None
             position.move_to(offset)
+            position.sought = True
         else:
             position.look_up(timestamp_ms)
         self._core.attend()
@@ -362,11 +376,11 @@ class ConsumerCore:
         position.broker = NO_LEADER
         position.state = PositionState.READY
         error = refusal(push.error, push.message)
-        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.settings.auto_offset_reset != "error":
+        if isinstance(error, errors.OffsetOutOfRange):
+            error.beyond_end = push.beyond_end
+            position.halt(error)
             if position.part is None and not position.buffer:
-                position.look_up(self._initial_target())
-            else:
-                position.halt(error)
+                self._reset_out_of_range(position)
         elif final(error) and not metadata_may_be_newer(error):
             if isinstance(error, errors.LogTruncated):
                 error.divergence_offset = push.divergence_offset
@@ -438,73 +452,11 @@ class ConsumerCore:
                 position.credit_due_at = now + CREDIT_LATEST_MS
                 self._core.attend_at(position.credit_due_at)
 
-    def malformed(self, fetched: FetchedBatch, reason: str) -> None:
-        """A batch is intact and its records are not what its header says: it waits for `skip`, in front of all else of
-        its partition, or the partition stops before it, as the settings say.
-        """
-        position = fetched.position
-        if fetched.seek_epoch != position.seek_epoch:
-            return
-        if self.settings.malformed == "stop":
-            advice = f"seek to offset {fetched.next_offset} to go on behind it"
-            self.unreadable(fetched, errors.MalformedBatch(f"{reason}; {advice}"))
-            return
-        position.put_back(fetched)
-        if not fetched.malformed:
-            fetched.malformed = reason
-            self._readable.put_first(position)
-
     def skip(self, fetched: FetchedBatch, now: float) -> None:
-        """The application heard of it: the position moves behind the batch, unless it was moved meanwhile."""
-        position = fetched.position
-        if not position.comes_next(fetched):
-            return
-        position.take_first()
-        self.finished(fetched, now)
-        self.skips.note(skipped_batch(fetched), now)
-        self._skipped(position, now)
-
-    def undecodable(self, fetched: FetchedBatch, message: Message, error: errors.SerializationFailed) -> None:
-        """A message is not what the application's deserializer takes: it waits for `skip_undecodable`, or the partition
-        stops before it, as the settings say.
-        """
-        position = fetched.position
-        if fetched.seek_epoch != position.seek_epoch:
-            return
-        position.offset = message.offset
-        position.epoch = fetched.epoch
-        if self.settings.undecodable == "stop":
-            self.unreadable(fetched, error)
-            return
-        fetched.undecodable = undecodable(message, error)
-        self._readable.put_first(position)
-
-    def skip_undecodable(self, fetched: FetchedBatch, now: float) -> None:
-        """The application heard of it: the position moves behind the message, unless it was moved meanwhile."""
-        position, undecodable = fetched.position, fetched.undecodable
-        if undecodable is None or position.partly_read is not fetched:
-            return
-        fetched.undecodable = None
-        if fetched.seek_epoch != position.seek_epoch:
-            return
-        position.offset = undecodable.message.offset + 1
-        self.skips.note_undecodable(undecodable.error, now)
-        self._skipped(position, now)
-
-    def _skipped(self, position: FetchPosition, now: float) -> None:
-        """`poll` has returned nothing so far: this may be committed, and is not read again after an interrupt."""
-        self._before_poll.forget(position)
-        if self.member is not None:
-            self.member.progressed(now, {})
-
-    def unreadable(self, fetched: FetchedBatch, error: PenstockError) -> None:
-        """A batch did not pass its checks: `poll` never returns it, and the partition stops before it (I19)."""
-        position = fetched.position
-        if fetched.seek_epoch == position.seek_epoch:
-            self._fetcher.close_partition(position)
-            position.move_to(position.offset, position.epoch)
-            self._before_poll.still(position)
-            position.halt(type(error)(f"{position.label}: at offset {position.offset}: {error.message}"))
+        """The application heard of a malformed batch: the position moves behind it, unless it was moved meanwhile."""
+        if self.skipping.skip(fetched, now):
+            self.finished(fetched, now)
+            self.skipping.skipped(fetched.position, now)
 
     def raise_halted(self) -> None:
         """Raise the error of a partition that stands still and has nothing left to read."""
@@ -518,20 +470,45 @@ class ConsumerCore:
                 or position.part is not None
             ):
                 continue
-            out_of_range = isinstance(error, errors.OffsetOutOfRange) and position.has_offset
-            if out_of_range and self.settings.auto_offset_reset != "error":
-                position.look_up(self._initial_target())
-                self._core.attend()
-            else:
+            if not self._reset_out_of_range(position):
                 raise error
+            self._core.attend()
+
+    def _reset_out_of_range(self, position: FetchPosition) -> bool:
+        """Whether `auto_offset_reset` says where to go on. It says nothing of an offset beyond the end that the
+        application named itself: all messages would be read again, or some missed, by a mistake of one number.
+        """
+        error, reset = position.error, self.settings.auto_offset_reset
+        if not isinstance(error, errors.OffsetOutOfRange) or not position.has_offset or reset == "error":
+            return False
+        if position.sought and error.beyond_end:
+            return False
+        _log.warning(
+            "penstock: %s; reading goes on at the %s offset (auto_offset_reset)", error.message, reset
+        )
+        position.look_up(self._initial_target())
+        return True
 
     def pause(self, position: FetchPosition) -> None:
-        """`poll` returns nothing of it until `resume`; fetched batches wait, and no more than its window comes."""
+        """`poll` returns nothing of it until `resume`, also where it went to another member and came back; fetched
+        batches wait, and no more than its window comes.
+        """
         position.paused = True
+        self._paused[position.topic, position.partition] = None
 
-    def resume(self, position: FetchPosition) -> None:
-        position.paused = False
-        self._readable.add(position)
+    def resume(self, topic: str, partition: int | None) -> None:
+        """All of the topic if `partition` is None. Raises `NotFound` for what is neither read here nor paused."""
+        paused = [tp for tp in self._paused if tp[0] == topic and partition in (None, tp[1])]
+        if not paused and partition is None:
+            self.positions_of(topic)
+        elif not paused and partition is not None:
+            self.position(topic, partition)
+        for tp in paused:
+            del self._paused[tp]
+            position = self.positions.get(tp)
+            if position is not None:
+                position.paused = False
+                self._readable.add(position)
         self._core.changed = True
 
     def close(self, now: float) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from penstock.client.call_arguments import log_offset
 from penstock.client.cluster_view import NO_LEADER, UNKNOWN_EPOCH, PartitionView
 from penstock.client.consuming.undecodable import Undecodable
 from penstock.client.messages import Message
@@ -98,6 +99,7 @@ class FetchPosition:
         "retry_at",
         "seek_epoch",
         "skip_before_ms",
+        "sought",
         "state",
         "target",
         "topic",
@@ -120,6 +122,8 @@ class FetchPosition:
         self.lookup_sent = False
         self.skip_before_ms: int | None = None
         """After a seek to a time: brokers place it by whole batches, so earlier messages at the front are left out."""
+        self.sought = False
+        """The application named this offset, and nothing was fetched from it so far."""
         self.seek_epoch = self.generation = 0
         self.offset = self.fetch_offset = -1
         self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
@@ -188,6 +192,7 @@ class FetchPosition:
     def look_up(self, target: int | None) -> None:
         """Begin again where a lookup of `target` will say."""
         self._drop()
+        self.sought = False
         self.skip_before_ms = target if target is not None and target >= 0 else None
         self.state = PositionState.AWAITING_OFFSET
         self.target = target
@@ -197,6 +202,7 @@ class FetchPosition:
     def move_to(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
         """Begin again at `offset`."""
         self._drop()
+        self.sought = False
         self.state = PositionState.READY
         self.target = None
         self.lookup_sent = False
@@ -246,6 +252,7 @@ class FetchPosition:
             self.buffered_bytes += len(batch)
             self.fetch_offset = next_offset
             self.fetch_epoch = epoch
+            self.sought = False
 
     def take_first(self) -> FetchedBatch:
         """The batch that waits longest. Something must wait."""
@@ -277,18 +284,15 @@ class FetchPosition:
 
 def seek_target(offset: int | None, timestamp_ms: int | None, to: str | None) -> int | None:
     """The time to look up (or `BEGINNING`, `END`); None = go to `offset`. Raises `InvalidRequest` unless
-    exactly one is given.
+    exactly one is given, and as `log_offset` does.
     """
     if sum(given is not None for given in (offset, timestamp_ms, to)) != 1:
         raise InvalidRequest("seek: exactly one of offset, timestamp_ms and to is required")
     if offset is not None:
-        if offset < 0:
-            raise InvalidRequest(f"seek: offset {offset}; 0 or more required")
+        log_offset("seek: offset", offset)
         return None
     if timestamp_ms is not None:
-        if timestamp_ms < 0:
-            raise InvalidRequest(f"seek: timestamp_ms {timestamp_ms}; 0 or more required")
-        return timestamp_ms
+        return log_offset("seek: timestamp_ms", timestamp_ms)
     if to == "beginning":
         return BEGINNING
     if to == "end":

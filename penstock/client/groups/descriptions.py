@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from penstock.client.call_arguments import group_name, partition_offsets
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.descriptions import (
@@ -94,7 +95,7 @@ def list_groups() -> Conversation[list[GroupSummary]]:
 
 def describe_group(name: str) -> Conversation[GroupDescription]:
     """Raises `GroupNotFound`."""
-    request = pb.DescribeGroupRequest(group=name).SerializeToString()
+    request = pb.DescribeGroupRequest(group=group_name(name)).SerializeToString()
     while True:
         answer = yield from _of_coordinator(name, methods.DESCRIBE_GROUP, request, pb.DescribeGroupResponse)
         if not answer.error:
@@ -128,7 +129,8 @@ def reset_group(name: str, offsets: Mapping[NamedPartition, int]) -> Conversatio
     """Raises `GroupNotFound`, `GroupNotEmpty`, `NotFound` for a topic or partition that does not exist, and
     `OffsetOutOfRange` for an offset beyond the end of its log. Such an offset would be read as the log's beginning.
     """
-    request = pb.ResetOffsetsRequest(group=name)
+    request = pb.ResetOffsetsRequest(group=group_name(name))
+    offsets = partition_offsets("reset_group", offsets)
     for topic in sorted({topic for topic, _ in offsets}):
         numbers = sorted(partition for named, partition in offsets if named == topic)
         topic_id, ends = yield from _ends(topic, numbers)
@@ -202,7 +204,9 @@ def _ends_at(
 
 def delete_group(name: str) -> Conversation[None]:
     """Raises `GroupNotFound`, `GroupNotEmpty`."""
-    yield from _change(name, methods.DELETE_GROUP, pb.DeleteGroupRequest(group=name).SerializeToString())
+    yield from _change(
+        name, methods.DELETE_GROUP, pb.DeleteGroupRequest(group=group_name(name)).SerializeToString()
+    )
 
 
 def _change(name: str, method: str, request: bytes) -> Conversation[None]:

@@ -123,7 +123,7 @@ class ConsumePushHead(_message.Message):
     def __init__(self, pushes: _Optional[_Iterable[_Union[ConsumePush, _Mapping]]] = ..., throttled_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumePush(_message.Message):
-    __slots__ = ("handle", "generation", "leader_epoch", "log_start_offset", "high_watermark", "last_stable_offset", "size", "aborted", "error", "message", "divergence_offset")
+    __slots__ = ("handle", "generation", "leader_epoch", "log_start_offset", "high_watermark", "last_stable_offset", "size", "aborted", "error", "message", "divergence_offset", "beyond_end")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +135,7 @@ class ConsumePush(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     DIVERGENCE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BEYOND_END_FIELD_NUMBER: _ClassVar[int]
     handle: int
     generation: int
     leader_epoch: int
@@ -146,7 +147,8 @@ class ConsumePush(_message.Message):
     error: int
     message: str
     divergence_offset: int
-    def __init__(self, handle: _Optional[int] = ..., generation: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., size: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedRange, _Mapping]]] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., divergence_offset: _Optional[int] = ...) -> None: ...
+    beyond_end: bool
+    def __init__(self, handle: _Optional[int] = ..., generation: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., size: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedRange, _Mapping]]] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., divergence_offset: _Optional[int] = ..., beyond_end: _Optional[bool] = ...) -> None: ...
 
 class AbortedRange(_message.Message):
     __slots__ = ("producer_id", "first_offset")

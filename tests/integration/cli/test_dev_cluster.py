@@ -237,6 +237,16 @@ def test_following_shows_what_comes_and_ends_with_an_interrupt(penstock: Command
     _, errors = following.communicate(timeout=PATIENCE_S)
     assert (following.returncode, errors) == (0, b"")
 
+    member = penstock.start("consume", "t", "--group", "readers", "--follow", "--display", "values")
+    assert member.stdout is not None
+    assert {member.stdout.readline() for _ in range(2)} == {b"before\n", b"after\n"}
+    member.terminate()
+    _, errors = member.communicate(timeout=PATIENCE_S)
+    assert (member.returncode, errors) == (0, b""), "it commits what it showed, and leaves"
+    described = penstock("group", "describe", "readers", "--json").json
+    assert (described["state"], described["members"]) == ("empty", [])
+    assert sum(partition["committed"] for partition in described["partitions"]) == 2
+
 
 def test_a_foreground_cluster_stops_with_an_interrupt(penstock: CommandLine) -> None:
     staying = penstock.start("dev", "up", "--bare", "--brokers", "1")

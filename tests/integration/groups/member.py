@@ -1,11 +1,11 @@
 """A group member as a process of its own, which can be killed: tells on its output what it is given and reads.
 
-Usage: python -m tests.integration.groups.member ADDRESSES KEY TOPIC GROUP SESSION_MS. Ends when its input ends.
+Usage: python -m tests.integration.groups.member ADDRESSES KEY TOPIC GROUP SESSION_MS. Ends with SIGTERM.
 """
 
 import json
+import signal
 import sys
-import threading
 
 from penstock import Client
 
@@ -16,13 +16,6 @@ def tell(**what: object) -> None:
 
 
 def main(addresses: str, key: str, topic: str, group: str, session_timeout_ms: str) -> None:
-    ended = threading.Event()
-
-    def wait_for_the_end() -> None:
-        sys.stdin.read()
-        ended.set()
-
-    threading.Thread(target=wait_for_the_end, daemon=True).start()
     with (
         Client(bootstrap=addresses, api_key=key) as client,
         client.consumer(
@@ -34,9 +27,11 @@ def main(addresses: str, key: str, topic: str, group: str, session_timeout_ms: s
             on_revoked=lambda places: tell(event="revoked", partitions=[p for _, p in places]),
         ) as consumer,
     ):
-        while not ended.is_set():
+        signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
+        tell(event="ready", partitions=[])
+        while not consumer.stopped:
             read: dict[int, list[int]] = {}
-            for message in consumer.poll(timeout=0.1):
+            for message in consumer.poll(timeout=None):
                 read.setdefault(message.partition, []).append(message.offset)
             if read:
                 tell(event="read", offsets=read)

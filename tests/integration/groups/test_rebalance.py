@@ -50,6 +50,12 @@ def test_only_the_partitions_of_who_joins_and_who_is_killed_move(cluster: Broker
                 assert stable[id(old)] < old.owned
             assert (one.owned | two.owned) - stable[id(one)] - stable[id(two)] == lost
 
+            two.end()
+            assert two.exit_code == 0
+            wait_until(
+                "what it had moves at once, not with its session", lambda: len(one.owned) == PARTITIONS
+            )
+
         def all_read() -> bool:
             return all(
                 set(range(end)) <= set().union(*(member.read.get(partition, set()) for member in members))

@@ -121,10 +121,10 @@ class MemberProcess:
                 group,
                 str(session_timeout_ms),
             ],
-            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._ready = threading.Event()
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
 
@@ -135,6 +135,8 @@ class MemberProcess:
             if told["event"] == "read":
                 for partition, offsets in told["offsets"].items():
                     self.read.setdefault(int(partition), set()).update(offsets)
+            elif told["event"] == "ready":
+                self._ready.set()
             else:
                 self.events.append((told["event"], tuple(told["partitions"])))
 
@@ -151,9 +153,10 @@ class MemberProcess:
         self._wait()
 
     def end(self) -> None:
-        """It commits and leaves."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
+        """It commits and leaves, by SIGTERM in a poll that waits without end."""
+        if self._process.poll() is None:
+            assert self._ready.wait(PATIENCE_S)
+            self._process.terminate()
         self._wait()
 
     def _wait(self) -> None:
@@ -163,6 +166,10 @@ class MemberProcess:
             self._process.kill()
             self._process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()

@@ -585,5 +585,6 @@ def test_clients_made_before_a_fork_and_not_used_yet_work_in_every_process(broke
         "child 1 2 0 3",
         "exit 0",
         "parent 4 0 5",
-        "client: used before os.fork(), so its connections are the parent's; make one after",
+        "client: used before os.fork(), so its connections are the parent's; a new one fails as well, since grpc does"
+        " not survive that: start the process by spawn, or fork before the first use of any client",
     ], done.stderr

@@ -103,8 +103,12 @@ def test_positions_by_time_and_end_hold_on_real_logs(
         consumer.seek("timed", to="end")
         assert consumer.poll(timeout=0.2) == []
         consumer.seek("timed", 0, offset=200)
-        # Out of range: `auto_offset_reset` says earliest.
-        assert read(consumer, 100)[0].value == b"0"
+        with pytest.raises(penstock.OffsetOutOfRange, match="offset 200 is beyond the log's end 100"):
+            consumer.poll(timeout=PATIENCE_S)
+        assert client.delete_records({("timed", 0): 50}) == {("timed", 0): 50}
+        consumer.seek("timed", 0, offset=20)
+        # Before the start: `auto_offset_reset` says earliest.
+        assert read(consumer, 50)[0].offset == 50
 
 
 def test_the_asyncio_surface_does_the_same(cluster: Brokers, tenant: Tenant) -> None:

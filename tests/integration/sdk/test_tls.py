@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import penstock
 import penstock.asyncio
+from penstock.transport.authorities import tls_context
 from tests.integration.sdk.fake_brokers import FakeBrokers
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -45,12 +47,16 @@ def brokers(certificate: tuple[Path, Path]) -> Iterator[FakeBrokers]:
 def test_both_surfaces_speak_tls_to_the_authorities_they_are_given(
     brokers: FakeBrokers, certificate: tuple[Path, Path]
 ) -> None:
+    """The second file begins with a byte order mark, as some editors write it, and has a remark of other letters."""
     ca_file = str(certificate[0])
+    marked = certificate[0].with_suffix(".marked")
+    marked.write_bytes(certificate[0].read_bytes().join([codecs.BOM_UTF8, "\n# B\u00fcro\n".encode()]))
+    assert len(tls_context(str(marked)).get_ca_certs()) == 1
     with penstock.Client(bootstrap=brokers.bootstrap, api_key="key", ca_file=ca_file) as client:
         assert client.producer().send("orders", b"x").result(PATIENCE_S).offset == 0
 
     async def scene() -> None:
-        async with penstock.asyncio.Client(brokers.bootstrap, api_key="key", ca_file=ca_file) as client:
+        async with penstock.asyncio.Client(brokers.bootstrap, api_key="key", ca_file=str(marked)) as client:
             assert (await (await client.producer().send("orders", b"y"))).offset == 1
 
     asyncio.run(scene())

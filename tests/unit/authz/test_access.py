@@ -58,10 +58,16 @@ def test_an_unknown_id_and_a_wrong_secret_read_the_same() -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("text", ["", "Bearer", "Bearer nonsense", "Basic dXNlcjpwYXNz", ONE.reveal()])
+@pytest.mark.parametrize("text", ["Bearer", "Bearer nonsense", "Basic dXNlcjpwYXNz", ONE.reveal()])
 def test_what_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(Unauthenticated, match="malformed"):
         Tenants().enter(text)
+
+
+def test_a_key_that_is_missing_is_called_so() -> None:
+    for text in ("", " "):
+        with pytest.raises(Unauthenticated, match=r"^no API key was sent$"):
+            Tenants().enter(text)
 
 
 def test_no_refusal_shows_a_secret() -> None:

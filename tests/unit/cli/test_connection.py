@@ -40,7 +40,7 @@ def test_the_dev_profile_serves_a_newcomer(bare_environment: Path) -> None:
 
 def test_a_default_profile_goes_before_dev(bare_environment: Path) -> None:
     bare_environment.write_text(DEV + DEFAULT)
-    assert chosen() is None
+    assert chosen() == "default"
 
 
 def test_the_environment_goes_before_dev(bare_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,8 @@ def test_the_environment_goes_before_dev(bare_environment: Path, monkeypatch: py
     assert chosen() is None
     monkeypatch.delenv("PENSTOCK_BOOTSTRAP")
     monkeypatch.setenv("PENSTOCK_PROFILE", "work")
-    assert chosen() is None
+    with pytest.raises(ConfigurationError, match="'work': not in"):
+        chosen()
 
 
 def test_the_option_goes_before_everything(bare_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:

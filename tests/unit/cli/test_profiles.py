@@ -144,7 +144,7 @@ def test_a_removed_profile_is_gone_and_not_used_any_more(file: Path) -> None:
     assert run(["profile", "remove", "staging", "--yes"]) == 0
     assert tomllib.loads(file.read_text()) == {"dev": tomllib.loads(TEXT)["dev"]}
     assert file.read_text().startswith("# mine")
-    assert read_profile(None) == {}
+    assert read_profile(None)["api_key"] == "secret-dev", "the only one that is left"
 
 
 @pytest.mark.parametrize("words", [["use", "none"], ["remove", "none", "--yes"]])

@@ -368,6 +368,7 @@ class ConsumeSession:
                     error=error,
                     message=f"refused: {error.name}",
                     divergence_offset=divergence,
+                    beyond_end=found is not None and wanted.offset > found[1].next_offset,
                 )
             )
             return

@@ -139,9 +139,9 @@ class Runner:
         collector = FetchCollector(
             consumer.next_fetched,
             lambda fetched: consumer.finished(fetched, self.now),
-            consumer.unreadable,
-            consumer.malformed,
-            consumer.undecodable,
+            consumer.skipping.unreadable,
+            consumer.skipping.malformed,
+            consumer.skipping.undecodable,
         )
         for _ in range(50):
             consumer.prepare()

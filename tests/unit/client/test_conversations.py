@@ -31,7 +31,7 @@ async def in_asyncio(conversation: Conversation[str], timeout: float) -> str:
 
 def blocking(conversation: Conversation[str], timeout: float) -> str:
     client = of_blocking.Client.__new__(of_blocking.Client)
-    cast(Any, client)._runtime = SimpleNamespace(check=lambda: None)
+    cast(Any, client)._runtime = SimpleNamespace(enter=lambda: None)
     return client._converse(conversation, timeout)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.contract.errors import ConfigurationError
-from penstock.profiles import connection_settings, profile_file, read_profile
+from penstock.profiles import connection_settings, profile_file, profile_in_use, read_profile
 
 FILE = """
 [default]
@@ -28,10 +28,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def test_each_setting_comes_from_the_first_place_that_has_it(environment: dict[str, str]) -> None:
-    environment |= {"PENSTOCK_API_KEY": "from the environment", "PENSTOCK_CA_FILE": "/env.pem"}
+    environment |= {"PENSTOCK_API_KEY": "key-of-the-environment", "PENSTOCK_CA_FILE": "/env.pem"}
     settings = connection_settings(profile="dev", ca_file="/argument.pem", environment=environment)
     assert settings.ca_file == "/argument.pem"
-    assert settings.api_key == "from the environment"
+    assert settings.api_key == "key-of-the-environment"
     assert settings.bootstrap == ("127.0.0.1:7461", "127.0.0.1:7462")
     assert settings.api_url == "http://127.0.0.1:8000"
 
@@ -99,3 +99,57 @@ def test_a_field_of_the_wrong_type_is_named(tmp_path: Path) -> None:
 def test_the_file_is_beside_the_users_other_settings() -> None:
     assert profile_file({"XDG_CONFIG_HOME": "/config"}) == Path("/config/penstock/profiles.toml")
     assert profile_file({}) == Path("~/.config/penstock/profiles.toml").expanduser()
+
+
+def profiles(tmp_path: Path, text: str, **environment: str) -> dict[str, str]:
+    (tmp_path / "profiles.toml").write_bytes(text.encode("utf-8-sig"))
+    return {"PENSTOCK_PROFILE_FILE": str(tmp_path / "profiles.toml"), **environment}
+
+
+def table(name: str) -> str:
+    return f'[{name}]\nbootstrap = "127.0.0.1:1"\napi_key = "of-{name}"\n'
+
+
+@pytest.mark.parametrize(
+    ("names", "counts"),
+    [
+        (["work"], "work"),
+        (["work", "dev"], "dev"),
+        (["work", "default", "dev"], "default"),
+        (["a", "b"], None),
+    ],
+)
+def test_a_profile_that_nothing_names_counts_if_it_is_default_alone_or_dev(
+    tmp_path: Path, names: list[str], counts: str | None
+) -> None:
+    """The file begins with a byte order mark, as some editors write it."""
+    environment = profiles(tmp_path, "".join(map(table, names)))
+    name, fields = profile_in_use(None, environment)
+    assert (name, fields.get("api_key")) == (counts, counts and f"of-{counts}")
+    if counts is None:
+        with pytest.raises(ConfigurationError, match=r"no broker address; .*profiles\.toml"):
+            connection_settings(environment=environment)
+    else:
+        assert connection_settings(environment=environment).api_key == f"of-{counts}"
+
+
+def test_a_key_that_nothing_names_goes_to_no_address_from_elsewhere(tmp_path: Path) -> None:
+    text = table("dev")
+    elsewhere = ["10.0.0.1:1"]
+    assert connection_settings(bootstrap=elsewhere, environment=profiles(tmp_path, text)).api_key is None
+    environment = profiles(tmp_path, text, PENSTOCK_BOOTSTRAP="10.0.0.1:1")
+    assert connection_settings(environment=environment).api_key is None
+    url = "https://elsewhere.example"
+    assert (
+        connection_settings(api_url=url, environment=profiles(tmp_path, text), brokers=False).api_key is None
+    )
+    environment = profiles(tmp_path, text, PENSTOCK_API_URL=url)
+    assert connection_settings(environment=environment, brokers=False).api_key is None
+    named = connection_settings(bootstrap=elsewhere, profile="dev", environment=environment)
+    assert named.api_key == "of-dev"
+
+
+def test_a_profile_file_of_another_encoding_is_named(tmp_path: Path) -> None:
+    (tmp_path / "profiles.toml").write_bytes("[caf\u00e9]".encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=r"profiles\.toml: not UTF-8"):
+        read_profile(None, {"PENSTOCK_PROFILE_FILE": str(tmp_path / "profiles.toml")})

@@ -151,9 +151,9 @@ def collector(runner: Runner, consumer: Any, back: MessageDeserializer | None) -
     return FetchCollector(
         consumer.next_fetched,
         lambda fetched: consumer.finished(fetched, runner.now),
-        consumer.unreadable,
-        consumer.malformed,
-        consumer.undecodable,
+        consumer.skipping.unreadable,
+        consumer.skipping.malformed,
+        consumer.skipping.undecodable,
         back,
     )
 

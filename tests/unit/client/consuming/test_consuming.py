@@ -78,9 +78,9 @@ def test_batches_come_whole_and_begin_where_a_poll_left_off() -> None:
     collector = FetchCollector(
         consumer.next_fetched,
         lambda fetched: consumer.finished(fetched, runner.now),
-        consumer.unreadable,
-        consumer.malformed,
-        consumer.undecodable,
+        consumer.skipping.unreadable,
+        consumer.skipping.malformed,
+        consumer.skipping.undecodable,
     )
     batches = collector.batches(100)
     assert [list(batch.values) for batch in batches] == [
@@ -325,7 +325,7 @@ def test_a_paused_partition_hands_out_nothing_and_goes_on_where_it_was() -> None
     offset = position.offset
     consumer.pause(position)
     assert {message.partition for message in runner.poll(consumer)} == {1}
-    consumer.resume(position)
+    consumer.resume("orders", 0)
     assert values(runner, consumer) == expected(range(offset, 10))
 
 
@@ -407,9 +407,9 @@ def test_one_poll_parses_no_more_than_a_bounded_stretch_and_the_next_goes_on_the
     hands = FetchCollector(
         consumer.next_fetched,
         lambda fetched: consumer.finished(fetched, runner.now),
-        consumer.unreadable,
-        consumer.malformed,
-        consumer.undecodable,
+        consumer.skipping.unreadable,
+        consumer.skipping.malformed,
+        consumer.skipping.undecodable,
     )
     assert [len(hands.messages(1_000)), len(hands.batches(1_000))] == [5, 5]
     assert consumer.position("orders", 0).offset == 10

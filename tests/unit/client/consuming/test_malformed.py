@@ -51,9 +51,9 @@ def collector_of(runner: Runner, consumer: ConsumerCore) -> FetchCollector:
     return FetchCollector(
         consumer.next_fetched,
         lambda fetched: consumer.finished(fetched, runner.now),
-        consumer.unreadable,
-        consumer.malformed,
-        consumer.undecodable,
+        consumer.skipping.unreadable,
+        consumer.skipping.malformed,
+        consumer.skipping.undecodable,
     )
 
 
@@ -79,7 +79,7 @@ def test_a_malformed_batch_is_skipped_whole_and_what_stands_behind_it_is_read(
     assert (skipped.first_offset, skipped.end_offset) == (3, 4)
     assert "records" in skipped.reason
     assert consumer.position("orders", 0).offset == 7
-    assert consumer.skips.messages == 1
+    assert consumer.skipping.messages == 1
     (line,) = caplog.messages
     assert line.startswith(
         "penstock: skipped a malformed batch: orders-0: offsets 3 to 3 are no messages: batch: "
@@ -137,7 +137,7 @@ def test_an_application_that_seeks_while_it_is_told_goes_where_it_said() -> None
     consumer.seek(consumer.position("orders", 0), offset=1)
     consumer.skip(fetched, runner.now)
     assert consumer.position("orders", 0).offset == 1
-    assert consumer.skips.messages == 0
+    assert consumer.skipping.messages == 0
     assert read(runner, consumer) == FIRST[1:] + LAST
 
 

@@ -70,7 +70,7 @@ def test_a_paused_partition_that_retention_passes_still_hands_out_the_rest_of_it
     partition.log_start = partition.next_offset = 50
     runner.lose_streams(partition.leader)
     runner.run(3_000)
-    consumer.resume(position)
+    consumer.resume("orders", 0)
     assert values(runner, consumer) == expected(range(1, 3))
 
 
@@ -95,9 +95,9 @@ def test_a_position_that_moves_while_its_batch_is_decoded_goes_on_where_it_was_m
     collector = FetchCollector(
         take,
         lambda fetched: consumer.finished(fetched, runner.now),
-        consumer.unreadable,
-        consumer.malformed,
-        consumer.undecodable,
+        consumer.skipping.unreadable,
+        consumer.skipping.malformed,
+        consumer.skipping.undecodable,
     )
     collector.messages(1_000)
     assert values(runner, consumer) == expected(range(10))
@@ -112,9 +112,9 @@ def interrupted(runner: Runner, consumer: ConsumerCore, count: int) -> list[byte
     collector = FetchCollector(
         consumer.next_fetched,
         lambda fetched: consumer.finished(fetched, runner.now),
-        consumer.unreadable,
-        consumer.malformed,
-        consumer.undecodable,
+        consumer.skipping.unreadable,
+        consumer.skipping.malformed,
+        consumer.skipping.undecodable,
     )
     return [message.value for message in collector.messages(count)]
 

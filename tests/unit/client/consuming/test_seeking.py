@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.client.consuming.fetch_position import seek_target
-from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest, NotFound
+from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest, NotFound, OffsetOutOfRange
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.methods import BEGINNING, END
 from penstock.contract.v1 import log_pb2
@@ -226,3 +226,44 @@ def test_a_topic_without_partitions_is_waited_for_as_one_that_is_not_known() -> 
     runner.run(100)
     assert consumer.prepare() is None
     assert consumer.assignment() == [("orders", 0)]
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_an_offset_beyond_the_end_that_was_sought_is_an_error_until_another_seek(reset: str) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders", auto_offset_reset=reset)
+    consumer.prepare()
+    runner.run(0)
+    consumer.prepare()
+    position = consumer.position("orders", 0)
+    consumer.seek(position, offset=11)
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRange) as refused:
+            runner.poll(consumer)
+        assert (refused.value.offset, refused.value.beyond_end) == (11, True)
+    consumer.seek(position, offset=10)
+    fill(runner, 1, start=10)
+    assert values(runner, consumer) == expected(range(10, 11))
+
+
+def test_a_position_that_is_reset_is_logged_with_what_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    """A position before the start goes on at the start; so does one that a truncation left behind."""
+    runner = filled(count=12)
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    partition = runner.cluster.topics["orders"].partitions[0]
+    partition.log_start = 6
+    partition.log = [(base, batch) for base, batch in partition.log if base >= 6]
+    position = consumer.position("orders", 0)
+    consumer.seek(position, offset=2)
+    assert values(runner, consumer) == expected(range(6, 12))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "goes on at the earliest offset" in record.getMessage()
+
+    partition.log, partition.next_offset = [(base, batch) for base, batch in partition.log if base < 9], 9
+    runner.lose_streams(partition.leader)
+    assert values(runner, consumer) == expected(range(6, 9)), (
+        "nothing was sought: the rule holds beyond the end too"
+    )
+    assert len(caplog.records) == 2

@@ -42,9 +42,9 @@ def collector_of(runner: Runner, consumer: ConsumerCore) -> FetchCollector:
     return FetchCollector(
         consumer.next_fetched,
         lambda fetched: consumer.finished(fetched, runner.now),
-        consumer.unreadable,
-        consumer.malformed,
-        consumer.undecodable,
+        consumer.skipping.unreadable,
+        consumer.skipping.malformed,
+        consumer.skipping.undecodable,
         message_deserializer(JSON, None),
     )
 
@@ -55,7 +55,7 @@ def skip(runner: Runner, consumer: ConsumerCore, hands: FetchCollector) -> tuple
     assert fetched is not None
     met = fetched.undecodable
     assert met is not None
-    consumer.skip_undecodable(fetched, runner.now)
+    consumer.skipping.skip_undecodable(fetched, runner.now)
     return bytes(met.message.value or b""), met.error
 
 
@@ -72,7 +72,7 @@ def test_messages_around_undecodable_ones_are_read_and_each_of_these_is_met_once
     for offset, value in ((1, b"{"), (2, b"[")):
         assert gathered(hands, most) == []
         assert consumer.position("orders", 0).offset == offset
-        assert consumer.skips.messages == offset - 1
+        assert consumer.skipping.messages == offset - 1
         as_stored, error = skip(runner, consumer, hands)
         assert as_stored == value
         assert (error.topic, error.partition, error.offset) == ("orders", 0, offset)
@@ -133,7 +133,7 @@ def test_an_application_that_seeks_meanwhile_goes_where_it_said() -> None:
     assert (gathered(hands), gathered(hands)) == ([1], [])
     consumer.seek(consumer.position("orders", 0), offset=3)
     skip(runner, consumer, hands)
-    assert (consumer.position("orders", 0).offset, consumer.skips.messages) == (3, 0)
+    assert (consumer.position("orders", 0).offset, consumer.skipping.messages) == (3, 0)
 
 
 def test_whole_batches_come_as_they_are_stored() -> None:
@@ -257,7 +257,7 @@ def test_skipped_messages_have_a_line_in_the_log_now_and_then(caplog: pytest.Log
                 skip(runner, consumer, hands)
     (line,) = caplog.messages
     assert line.startswith("penstock: skipped a message that cannot be decoded: orders-0: at offset 1: ")
-    assert consumer.skips.messages == 2
+    assert consumer.skipping.messages == 2
 
 
 @pytest.mark.parametrize("wrong", ["ignore", None, 5])

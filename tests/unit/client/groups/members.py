@@ -209,9 +209,9 @@ class Member:
         self._collector = FetchCollector(
             self.consumer.next_fetched,
             lambda fetched: self.consumer.finished(fetched, service.runner.now),
-            self.consumer.unreadable,
-            self.consumer.malformed,
-            self.consumer.undecodable,
+            self.consumer.skipping.unreadable,
+            self.consumer.skipping.malformed,
+            self.consumer.skipping.undecodable,
         )
 
     @property
