@@ -420,6 +420,10 @@ class Client:
             return answers[0]
         raise failures[0] if failures else TimedOut(f"{call.method}: no answer within {timeout:g} s")
 
+    def __repr__(self) -> str:
+        settings = self._runtime.settings
+        return f"<penstock.asyncio.Client of {', '.join(settings.bootstrap) or settings.api_url}>"
+
     async def __aenter__(self) -> Self:
         return self
 

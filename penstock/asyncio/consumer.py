@@ -470,6 +470,9 @@ class Consumer:
         if self._core.closed:
             raise Closed("consumer: closed")
 
+    def __repr__(self) -> str:
+        return f"<penstock.asyncio.Consumer of {self._core}>"
+
     async def __aenter__(self) -> Self:
         return self
 

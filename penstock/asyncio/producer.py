@@ -277,6 +277,10 @@ class Producer(Generic[_Value, _Key]):
         if self._core.closed:
             raise Closed("producer: closed")
 
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self.buffered_bytes} bytes buffered"
+        return f"<penstock.asyncio.Producer, {state}>"
+
     async def __aenter__(self) -> Self:
         return self
 

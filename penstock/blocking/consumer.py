@@ -511,6 +511,9 @@ class Consumer:
         if self._core.closed:
             raise Closed("consumer: closed")
 
+    def __repr__(self) -> str:
+        return f"<penstock.Consumer of {self._core}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -172,6 +172,10 @@ class Producer(Generic[_Value, _Key]):
         with self._lock:
             return self._core.stats(now_ms())
 
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self.buffered_bytes} bytes buffered"
+        return f"<penstock.Producer, {state}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -9,7 +9,9 @@ import click
 from penstock.cli import doctor_checks as checks
 from penstock.cli.connection import chosen_profile
 from penstock.cli.display import line
+from penstock.cli.doctor_brokers import answering, asked_each
 from penstock.cli.doctor_checks import Finding, State
+from penstock.cli.doctor_slow import CALLS, slow
 from penstock.cli.doctor_writes import writes
 from penstock.cli.exit_codes import ExitCode, exit_code
 from penstock.cli.invocation import Command, current
@@ -23,20 +25,26 @@ _COLOURS = {State.OK: "green", State.DOUBTFUL: "yellow", State.WRONG: "red", Sta
     "doctor",
     short_help="Say what is wrong with this set-up.",
     cls=Command,
-    examples=["penstock doctor", "penstock --profile staging doctor --json"],
+    examples=["penstock doctor", "penstock doctor --slow", "penstock --profile staging doctor --json"],
 )
 @click.option(
     "--timeout", type=float, default=5.0, show_default=True, help="Seconds to wait for each answer."
 )
+@click.option(
+    "--slow",
+    "measured",
+    is_flag=True,
+    help="Also measure each stage, and say who was delayed by a limit, what is hot, and which broker is behind.",
+)
 @click.pass_context
-def doctor(context: click.Context, timeout: float) -> None:
+def doctor(context: click.Context, timeout: float, measured: bool) -> None:
     """Look at profile, key, clock, certificates, service, brokers and their disks, and say what is wrong.
 
     It changes nothing. It ends with 0 unless something is wrong, and then with the code that a command would end with
     that fails of it (the first one found).
     """
     found: list[Finding] = []
-    for finding in _findings(timeout):
+    for finding in _findings(timeout, measured=measured):
         found.append(finding)
         if not current().json:
             _show(finding)
@@ -63,7 +71,7 @@ def doctor(context: click.Context, timeout: float) -> None:
     context.exit(int(code))
 
 
-def _findings(timeout_s: float) -> Iterator[Finding]:
+def _findings(timeout_s: float, *, measured: bool) -> Iterator[Finding]:
     """Each check's answer as it comes; checks that depend on a failed one are left out."""
     from penstock import Client
 
@@ -101,8 +109,14 @@ def _findings(timeout_s: float) -> Iterator[Finding]:
             except PenstockError as error:
                 yield checks.wrong("key at the brokers", error)
                 return
-        yield from checks.data_plane(brokers, topics)
-        yield from writes(settings, brokers, topics, timeout_s)
+            answered = asked_each(settings, brokers, timeout_s, CALLS if measured else 1)
+            yield from checks.data_plane(brokers, topics)
+            yield from answering(settings, answered, topics)
+            silent = {answer.broker for answer in answered if answer.error is not None}
+            there = [broker for broker in brokers if broker.broker not in silent]
+            yield from writes(settings, there, topics, timeout_s)
+            if measured:
+                yield from slow(settings, client, answered, topics, timeout_s)
 
 
 def _show(finding: Finding) -> None:

@@ -1,7 +1,7 @@
 """Settings of a client, a producer and a consumer, checked where they are given."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from penstock.contract import limits
@@ -27,7 +27,7 @@ class ConnectionSettings:
 
     bootstrap: tuple[str, ...]
     """Empty: only the control plane is talked to."""
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     api_url: str | None = None
     ca_file: str | None = None
     zone: str | None = None

@@ -309,8 +309,11 @@ class OffsetOutOfRange(PenstockError):
     code = ErrorCode.OFFSET_OUT_OF_RANGE
     kind = ErrorKind.FATAL
     remedy = "Seek to beginning, end, a time, or set auto_offset_reset."
-    beyond_end: bool = False
-    """True where it is beyond the log's end, False where it is before its start."""
+
+    def __init__(self, message: str, *, limit: str = "") -> None:
+        super().__init__(message, limit=limit)
+        self.beyond_end = False
+        """True where it is beyond the log's end, False where it is before its start."""
 
 
 class LogTruncated(PenstockError):
@@ -319,8 +322,11 @@ class LogTruncated(PenstockError):
     code = ErrorCode.LOG_TRUNCATED
     kind = ErrorKind.FATAL
     remedy = "Seek to the divergence offset named."
-    divergence_offset: int = -1
-    """Where the logs part."""
+
+    def __init__(self, message: str, *, limit: str = "") -> None:
+        super().__init__(message, limit=limit)
+        self.divergence_offset = -1
+        """Where the logs part."""
 
 
 class CorruptLog(PenstockError):
@@ -510,6 +516,9 @@ def split_message(message: str) -> tuple[str, str]:
 def _with_subclasses(cls: type[PenstockError]) -> list[type[PenstockError]]:
     return [cls, *(each for narrower in cls.__subclasses__() for each in _with_subclasses(narrower))]
 
+
+for _class in _with_subclasses(PenstockError):
+    _class.__module__ = "penstock"  # applications import it from there; tracebacks and pickles name it so
 
 _TABLE: dict[ErrorCode, type[PenstockError]] = {cls.code: cls for cls in _with_subclasses(PenstockError)[1:]}
 

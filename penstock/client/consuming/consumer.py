@@ -79,6 +79,11 @@ class ConsumerCore:
     def topics(self) -> tuple[str, ...]:
         return self._topics
 
+    def __str__(self) -> str:
+        group = self.settings.group
+        state = ", closed" if self.closed else ", stopped" if self.stopped else ""
+        return f"{', '.join(self._topics) or 'nothing'}{'' if group is None else f' in group {group.group}'}{state}"
+
     def assign(self, partitions: Sequence[NamedPartition]) -> None:
         """Read exactly these partitions from now on. Positions of those read before are kept."""
         if self.member is not None:

@@ -39,9 +39,9 @@ def closed_port() -> Iterator[str]:
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def examined(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:
+def examined(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit code, and the last answer of each check by name."""
-    code = run(["doctor", "--json", "--timeout", "2"])
+    code = run(["doctor", "--json", "--timeout", "2", *options])
     told = json.loads(capsys.readouterr().out)
     assert told["exit_code"] == code and told["ok"] == (code == 0)
     for found in told["checks"]:

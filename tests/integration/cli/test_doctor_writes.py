@@ -1,5 +1,6 @@
 """`penstock doctor` beside real brokers that refuse to write: it finds why, and stores nothing itself."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,3 +126,44 @@ def test_a_key_that_may_not_send_is_no_fault(
     code, found = examined(capsys)
     assert (code, found["writes"]["state"]) == (0, "skipped")
     assert "may not send" in found["writes"]["fact"]
+
+
+def test_brokers_that_stand_still_or_are_gone_are_named(
+    cluster: Brokers, show: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tenant = cluster.tenant("tn_named")
+    show(tenant)
+    _, found = examined(capsys)
+    assert found["brokers"]["state"] == "ok" and found["brokers"]["fact"].startswith("3 of 3 answer: 1 in ")
+    cluster.create_topic(tenant, "orders", assignments=[[1, 2, 3]])
+    cluster.wait_until("it is well", lambda: examined(capsys)[0] == 0)
+    with cluster.paused(3):
+        found = examined_until(capsys, lambda found: "broker 3 at " in found["brokers"]["fact"])
+        assert found["brokers"]["state"] == "doubtful"
+        assert "does not answer" in found["brokers"]["fact"] and "paused" in found["brokers"]["remedy"]
+    cluster.wait_until("it is well again", lambda: examined(capsys)[0] == 0)
+    cluster.kill(3)
+    try:
+        found = examined_until(capsys, lambda found: "broker 3 is down" in found["brokers"]["fact"])
+        assert found["brokers"]["state"] == "doubtful"
+        assert "1 partition of yours lack a copy: orders-0" in found["brokers"]["fact"]
+        with cluster.paused(2):
+            code, found = examined(capsys)
+            assert (code, found["brokers"]["state"]) == (6, "wrong")
+    finally:
+        cluster.start(3)
+
+
+def test_slow_measures_each_stage(cluster: Brokers, show: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine under load may find a stage slow: each is there, with a number."""
+    tenant = cluster.tenant("tn_slow")
+    cluster.create_topic(tenant, "orders", assignments=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    show(tenant)
+    examined_until(capsys, lambda found: found["writes"]["state"] == "ok")
+    _, found = examined(capsys, "--slow")
+    assert re.search(r"\d+ ms", found["calls"]["fact"])
+    assert re.search(r"broker \w* ?\d .*\d+ ms", found["queues"]["fact"])
+    assert found["followers"]["fact"] == "all copies are in sync"
+    assert found["limits met"]["state"] == "skipped", "without a control plane"
+    with cluster.client(tenant) as client, client.consumer("orders") as consumer:
+        assert set(consumer.end_offsets().values()) == {0}

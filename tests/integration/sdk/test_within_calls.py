@@ -1,4 +1,4 @@
-"""Code of the application that runs within a call of the client: partitioners, handlers of signals, finalizers, handlers of the log."""
+"""Code of the application within a call of the client: partitioners, handlers of signals, finalizers, of the log."""
 
 from __future__ import annotations
 
