@@ -22,9 +22,8 @@ from penstock.cli.display import line
 from penstock.cli.invocation import Command, current
 from penstock.cli.lost_keys import revoke_lost
 from penstock.cli.output import print_json, progress, say
-from penstock.cli.rest import rest_client, settings
+from penstock.cli.rest import own_key, rest_client, settings
 from penstock.cli.topic_changes import timeout_option
-from penstock.contract.api_keys import MalformedApiKey, parse_api_key
 from penstock.contract.errors import Forbidden, InvalidRequest, LimitExceeded, PenstockError
 from penstock.rest.client import RestClient
 
@@ -159,7 +158,7 @@ def apply(
             changes = difference(
                 wanted, present, prune=prune, prune_topics=prune_topics, prune_keys=prune_keys
             )
-            must_be_able(rest, changes, present, _own_key(), timeout)
+            must_be_able(rest, changes, present, own_key(), timeout)
         if dry_run:
             _foresee(changes)
             return
@@ -193,7 +192,7 @@ def _refusal(
 ) -> PenstockError | None:
     """What `penstock apply` would end with before its first change; None: it would begin."""
     try:
-        must_be_able(rest, changes, present, _own_key(), timeout)
+        must_be_able(rest, changes, present, own_key(), timeout)
     except (Forbidden, InvalidRequest, LimitExceeded) as error:
         return error
     return None
@@ -248,7 +247,7 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
         acls=listed("/v1/acls") if wanted.acls is not None else (),
         quotas=rest.get("/v1/quotas", timeout_s=timeout) if wanted.quotas is not None else None,
         keys=tuple(one for one in listed("/v1/keys") if _is_valid(one, now)) if has_keys else (),
-        own_key=_own_key(),
+        own_key=own_key(),
         webhooks=listed("/v1/webhooks") if wanted.webhooks is not None else (),
         budgets=listed("/v1/budgets") if wanted.budgets is not None else (),
         account_limits=listed("/v1/service-account-limits") if has_limits else (),
@@ -260,14 +259,6 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
 def _is_valid(key: dict[str, Any], now: datetime) -> bool:
     ends = key["expires_at"]
     return key["revoked_at"] is None and (ends is None or datetime.fromisoformat(ends) > now)
-
-
-def _own_key() -> str:
-    """Id of the key that this command uses, if it is one."""
-    try:
-        return f"key_{parse_api_key(settings().api_key or '').key_id}"
-    except MalformedApiKey:
-        return ""
 
 
 def _shown(value: Any) -> str:

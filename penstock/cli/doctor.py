@@ -102,6 +102,8 @@ def _findings(timeout_s: float) -> Iterator[Finding]:
                 yield checks.wrong("key at the brokers", error)
                 return
         yield from checks.data_plane(brokers, topics)
+        if reached.state is State.OK:
+            yield checks.access_list(settings, len(topics), timeout_s)
         yield from writes(settings, brokers, topics, timeout_s)
 
 

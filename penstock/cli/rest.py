@@ -7,8 +7,10 @@ from penstock.cli.connection import chosen_profile
 from penstock.cli.dry_run import Foreseen
 from penstock.cli.invocation import current
 from penstock.client.settings import ConnectionSettings
+from penstock.contract.api_keys import MalformedApiKey, parse_api_key
+from penstock.contract.errors import Forbidden
 from penstock.profiles import connection_settings
-from penstock.rest.client import REACH_S, RestClient
+from penstock.rest.client import REACH_S, RestClient, segment
 
 
 def settings(*, brokers: bool = False) -> ConnectionSettings:
@@ -68,6 +70,25 @@ def rest_client(chosen: ConnectionSettings | None = None) -> RestClient:
     """A client with the invocation's key. It opens no connection before its first call."""
     chosen = settings() if chosen is None else chosen
     return client_with(chosen, chosen.api_key)
+
+
+def own_key(chosen: ConnectionSettings | None = None) -> str:
+    """Id of the key that the invocation uses; empty: it uses another credential, or none."""
+    chosen = settings() if chosen is None else chosen
+    try:
+        return f"key_{parse_api_key(chosen.api_key or '').key_id}"
+    except MalformedApiKey:
+        return ""
+
+
+def hidden_topics(rest: RestClient, key: str, timeout_s: float) -> str:
+    """Which topics the access list hides from the invocation's key of this id; empty: none, or it may not know."""
+    if not key:
+        return ""
+    try:
+        return str(rest.get(f"/v1/keys/{segment(key)}", timeout_s=timeout_s).get("hidden_topics", ""))
+    except Forbidden:
+        return ""
 
 
 def patient_client(chosen: ConnectionSettings | None = None) -> RestClient:
