@@ -10,7 +10,7 @@ from penstock.contract.errors import NotFound
 from penstock.rules import access as rules
 from penstock.rules.access import Access, AccessList, Question
 from penstock.rules.access_gains import is_unlimited, right_by_new_name
-from penstock.rules.access_hides import hidden_topics, hint, may_read
+from penstock.rules.access_hides import hidden, hint, may_read
 from tenants.models import ApiKey, Person, ServiceAccount, Tenant
 from tenants.queries import people, people_with_roles
 from tenants.roles import KEY_ROLES
@@ -185,12 +185,11 @@ class KeyRights:
             return ""
         return hint(self._access, self.owner, resource, name, self._address, scoped=self.scoped)
 
-    @property
-    def hidden_topics(self) -> str:
-        """Which topics the access list hides from the key, and by what; empty: none, or its bearer may not know."""
+    def hidden(self, resource: str) -> str:
+        """Things of this kind that the access list hides from the key, and by what; empty: none, or it may not know."""
         if self._access is None or not may_read(self._access, self.owner, self._address, scoped=self.scoped):
             return ""
-        return hidden_topics(self._access, self.owner)
+        return hidden(self._access, self.owner, resource)
 
     def principal_allows(self, operation: str, resource: str, name: str) -> bool:
         """May its principal do it?"""

@@ -16,6 +16,7 @@ from control_plane.rest.access_shapes import ScopeInput, ScopeShape, scope_of
 from control_plane.rest.callers import access_of
 from control_plane.rest.views import TenantView, answer_change, is_delivered, tagged
 from penstock.contract import limits
+from penstock.rules.access import GROUP, TOPIC
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants.models import ApiKey
@@ -130,8 +131,13 @@ class OneKey(KeyShape):
         "bearer may not know."
     )
 
+    hidden_groups = serializers.SerializerMethodField(help_text="The same of consumer groups.")
+
     def get_hidden_topics(self, key: ApiKey) -> str:
-        return queries.KeyRights(key, "").hidden_topics
+        return queries.KeyRights(key, "").hidden(TOPIC)
+
+    def get_hidden_groups(self, key: ApiKey) -> str:
+        return queries.KeyRights(key, "").hidden(GROUP)
 
 
 class ChangedKey(shapes.Delivery, KeyShape):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.display import counted
-from penstock.cli.rest import hidden_topics, own_key
+from penstock.cli.rest import LET_IN, hidden, own_key
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.api_keys import BRAND, MalformedApiKey, parse_api_key
 from penstock.contract.errors import (
@@ -324,17 +324,17 @@ def access_list(given: ConnectionSettings, topics: int, timeout_s: float) -> Fin
     check = "access list"
     try:
         with RestClient(given.api_url, given.api_key, given.ca_file, timeout_s=timeout_s) as rest:
-            hidden = hidden_topics(rest, own_key(given), timeout_s)
+            hides = hidden(rest, own_key(given), "topics", timeout_s)
     except PenstockError as error:
         return wrong(check, error)
-    if not hidden:
+    if not hides:
         return well(check, "hides no topic from this key that it may know of")
     if topics:
-        return well(check, f"hides some topics from this key: {hidden}")
+        return well(check, f"hides some topics from this key: {hides}")
     return doubtful(
         check,
-        f"this key sees no topic: {hidden}",
-        "An owner or admin can let it in, signed in at the console or with their token: penstock access allow.",
+        f"this key sees no topic: {hides}",
+        LET_IN,
     )
 
 

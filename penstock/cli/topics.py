@@ -14,7 +14,7 @@ from penstock.cli.connection import connect
 from penstock.cli.hot_partitions import hot_because
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
-from penstock.cli.rest import admin_client, hidden_topics, own_key, rest_client, settings
+from penstock.cli.rest import admin_client, settings, why_none
 from penstock.cli.topic_bin import topic_bin, topic_purge, topic_restore
 from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
 from penstock.cli.topic_durability import topic_durability
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 10.0
 _NONE_YET = "No topics yet that this key may see. Make one: penstock topic create orders --partitions 3"
-_LET_IN = (
-    "An owner or admin can let it in, signed in at the console or with their token: penstock access allow"
-)
 _WANTED = ("id", "generation", "delivered", "conditions", "hot_partitions")
 
 
@@ -141,11 +138,6 @@ def _list_wanted(timeout: float) -> None:
     """The tenant's topics as the control plane has them."""
     with closing(admin_client()) as admin:
         topics = [topic_json(found) for found in admin.topics(timeout=timeout)]
-    empty = _NONE_YET
-    if not topics:
-        with closing(rest_client()) as rest:
-            hidden = hidden_topics(rest, own_key(), timeout)
-        empty = f"The access list hides topics from this key: {hidden}. {_LET_IN}" if hidden else empty
     if current().json:
         print_json({"topics": topics})
         return
@@ -163,7 +155,7 @@ def _list_wanted(timeout: float) -> None:
     print_table(
         ["topic", "partitions", "replication", "durability", "on the brokers", "condition"],
         rows,
-        empty=display.line(empty),
+        empty=_NONE_YET if topics else why_none("topics", _NONE_YET, timeout),
     )
 
 

@@ -11,7 +11,6 @@ from penstock.rules.access import (
     DESCRIBE,
     PERSON_KIND,
     TENANT,
-    TOPIC,
     Access,
     Acl,
     Question,
@@ -41,24 +40,22 @@ def hint(access: Access, principal: str, resource: str, name: str, address: str,
     return f", or the access list hides it from {principal}: {decision.reason}"
 
 
-def hidden_topics(access: Access, principal: str) -> str:
-    """Which topics the list hides from the principal, and by what. Empty: none."""
+def hidden(access: Access, principal: str, resource: str) -> str:
+    """The things of this kind (topics, groups) that the list hides from the principal, and by what. Empty: none."""
     identities = set(access.identities(principal))
-    entries = [acl for acl in access.rules.acls if acl.principal in identities and acl.resource == TOPIC]
+    entries = [acl for acl in access.rules.acls if acl.principal in identities and acl.resource == resource]
     denying = [acl for acl in entries if acl.effect == DENY and _hides(acl)]
     texts = [described(acl) for acl in denying[:_NAMED_MAX]]
     if len(denying) > _NAMED_MAX:
-        texts.append(f"{len(denying) - _NAMED_MAX} more entries deny topics")
+        texts.append(f"{len(denying) - _NAMED_MAX} more entries deny some")
     if access.rules.default == DENY:
         allowing = [acl for acl in entries if acl.effect == ALLOW]
-        shown = [described_resource(TOPIC, acl.name, acl.literal) for acl in allowing[:_NAMED_MAX]]
+        shown = [described_resource(resource, acl.name, acl.literal) for acl in allowing[:_NAMED_MAX]]
         more = (
             f" and those of {len(allowing) - _NAMED_MAX} more entries" if len(allowing) > _NAMED_MAX else ""
         )
-        texts.insert(
-            0,
-            f"it denies what no entry allows, and entries allow {principal} {', '.join(shown) or 'no topic'}{more}",
-        )
+        sees = ", ".join(shown) or f"no {resource}"
+        texts.insert(0, f"it denies what no entry allows, and entries allow {principal} {sees}{more}")
     return "; ".join(texts)
 
 

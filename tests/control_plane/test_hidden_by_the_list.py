@@ -71,6 +71,7 @@ def test_a_key_without_scopes_reads_itself_and_no_other(house: House) -> None:
     assert answer.body["hidden_topics"] == (
         f"it denies what no entry allows, and entries allow {principal} no topic"
     )
+    assert answer.body["hidden_groups"].endswith(f"entries allow {principal} no group")
     assert call("GET", f"/v1/keys/key_{ids[1]}", token=key).status == 403
     assert call("GET", f"/v1/keys/key_{ids[1]}", token=scoped).status == 403
 

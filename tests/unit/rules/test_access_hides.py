@@ -14,7 +14,7 @@ from penstock.rules.access import (
     AccessList,
     Acl,
 )
-from penstock.rules.access_hides import hidden_topics, hint
+from penstock.rules.access_hides import hidden, hint
 
 PERSON, ACCOUNT = "person:usr_1", "service_account:sa_1"
 
@@ -47,9 +47,10 @@ def test_a_service_account_that_may_describe_the_tenant_is_told() -> None:
     assert "denies what no entry allows" in hint(managing, ACCOUNT, TOPIC, "orders", "", scoped=False)
 
 
-def test_hidden_topics_names_what_is_shown_and_what_is_denied() -> None:
-    assert hidden_topics(CLOSED, PERSON).endswith(f"entries allow {PERSON} topic shop.*")
-    assert hidden_topics(CLOSED, ACCOUNT).endswith(f"entries allow {ACCOUNT} no topic")
-    assert hidden_topics(Access(AccessList()), PERSON) == ""
+def test_hidden_names_what_is_shown_and_what_is_denied() -> None:
+    assert hidden(CLOSED, PERSON, TOPIC).endswith(f"entries allow {PERSON} topic shop.*")
+    assert hidden(CLOSED, PERSON, GROUP).endswith(f"entries allow {PERSON} no group")
+    assert hidden(CLOSED, ACCOUNT, TOPIC).endswith(f"entries allow {ACCOUNT} no topic")
+    assert hidden(Access(AccessList()), PERSON, TOPIC) == ""
     denied = Acl(effect=DENY, principal=EVERYONE, resource=TOPIC, name="s", operations=(DESCRIBE,))
-    assert hidden_topics(Access(AccessList(acls=(denied,))), PERSON) == "deny everyone describe on topic s*"
+    assert hidden(Access(AccessList(acls=(denied,))), PERSON, TOPIC) == "deny everyone describe on topic s*"
