@@ -24,15 +24,14 @@ from control_plane.mail import actions as mails
 from control_plane.mail.letter import Letter
 from penstock.contract.errors import LimitExceeded
 from penstock.contract.topic_settings import UNLIMITED
-from penstock.rules.budgets import STOP_GROWTH
+from penstock.rules.budgets import COST_CEILING, STOP_GROWTH
+from penstock.rules.limit_words import PAYERS, limit_words
 from penstock.rules.rating import grouped_amount
 from quotas.models import Budget
 from tenants import actions as tenants
 from tenants.models import Tenant
 from tenants.organisations.queries import owners_of
 
-COST_CEILING = "cost_ceiling"
-"""As a limit is named in errors and counts."""
 LOOK_EVERY = timedelta(minutes=5)
 LOOKS_MAX = 50
 """Forecasts in one round, some 50 ms each; what is left comes first in the next one."""
@@ -116,11 +115,14 @@ def refusal(tenant: Tenant, what: str) -> LimitExceeded | None:
     if row is None:
         return None
     return LimitExceeded(
-        f"{COST_CEILING}: {what} would raise the cost, and this month is expected to cost"
-        f" {grouped_amount(row.forecast_micro or 0)}, where the budget {row.name!r} allows"
-        f" {grouped_amount(row.amount)};"
-        f" clears when less than {CLEARS_PERCENT} % of that is expected, or once a person of the tenant who is owner,"
-        " admin or billing raises it",
+        limit_words(
+            COST_CEILING,
+            f"{what} would raise the cost, and this month is expected to cost"
+            f" {grouped_amount(row.forecast_micro or 0)}, where the budget {row.name!r} allows"
+            f" {grouped_amount(row.amount)}",
+            clears=f"when less than {CLEARS_PERCENT} % of that is expected",
+            raised_by=PAYERS,
+        ),
         limit=COST_CEILING,
     )
 
@@ -142,11 +144,6 @@ def kept_max_by_tenant(only: Tenant | None = None) -> dict[int, int]:
     for tenant, kept_max in rows.values_list("tenant_id", "kept_bytes_max"):
         found[tenant] = min(kept_max or 0, found.get(tenant, kept_max or 0))
     return found
-
-
-def storage_on_brokers(limit: int, kept_max: int | None) -> int:
-    """The lower of a tenant's storage limit (0 = none) and what it may keep while growth is stopped."""
-    return limit if kept_max is None else min(limit or kept_max, kept_max)
 
 
 def _clears(row: Budget, expected_micro: int) -> bool:

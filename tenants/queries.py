@@ -1,6 +1,6 @@
 """Reads tenants, people and keys: for a caller only in their own tenants, for the service by public id."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +146,11 @@ def is_kept(email: str, *, but: Person | None = None) -> bool:
 def belongings(person: Person) -> list[Belonging]:
     """The tenants of a person: first those that they joined, then those of their organisations."""
     return list(_belongings(Tenant.objects.raw(_BELONGINGS, [person.pk] * 3)))
+
+
+def meant(every: Sequence[Belonging]) -> Sequence[Belonging]:
+    """The tenants that a person may mean who names none: open ones. A closed one is meant only where all are closed."""
+    return [belonging for belonging in every if belonging.tenant.closed_at is None] or every
 
 
 def belonging(person: Person, tenant: str) -> Belonging:

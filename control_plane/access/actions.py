@@ -24,7 +24,7 @@ from penstock.rules.access import (
     names_audit_topic,
     only_verifies,
 )
-from penstock.rules.access_gains import described_right, right_beyond
+from penstock.rules.access_gains import account_beyond_text, right_beyond
 from penstock.rules.names import AUDIT_TOPIC, OPERATIONS, check_operations, check_topic_prefix
 from quotas.account_queries import own_limits
 from quotas.queries import limits_of
@@ -183,10 +183,7 @@ def _check_gives_no_more(actor: Actor, tenant: Tenant, account: ServiceAccount |
         return
     right = right_beyond(queries.access_list(tenant), f"{ACCOUNT_KIND}{account.public_id}", giver)
     if right is not None:
-        raise Forbidden(
-            f"service account {account.name} may do what {giver} may not ({described_right(right)}): a key makes keys"
-            " for accounts that may no more than it; sign in as an owner or admin"
-        )
+        raise Forbidden(account_beyond_text(account.name, right, giver))
     if (
         maker.service_account is not None
         and own_limits(tenant).filter(account=maker.service_account).exists()

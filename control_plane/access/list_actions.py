@@ -20,7 +20,13 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import access as rules
 from penstock.rules.access import AccessList, Acl
 from penstock.rules.access_document import access_list_json, acl_document
-from penstock.rules.access_gains import described_right, right_beyond, right_given
+from penstock.rules.access_gains import (
+    described_right,
+    gives_more_text,
+    lock_out_text,
+    right_beyond,
+    right_given,
+)
 from penstock.rules.names import check_display_name
 from quotas.account_actions import remove_account_limits
 from quotas.queries import limits_of
@@ -402,10 +408,7 @@ def _check_gives_no_more(actor: Actor, tenant: Tenant, before: AccessList, now: 
     giver = queries.owner_of(key)
     right = None if giver == rules.SERVICE else right_given(before, now, giver, queries.bearers(tenant))
     if right is not None:
-        raise Forbidden(
-            f"the change would allow {described_right(right)} to {right.principal or rules.EVERYONE}, which"
-            f" {giver} itself may not do: a key gives no right that it does not have; sign in as an owner or admin"
-        )
+        raise Forbidden(gives_more_text(right, giver))
 
 
 def check_restored(actor: Actor, tenant: Tenant, account: ServiceAccount) -> None:
@@ -436,10 +439,7 @@ def _check_not_locked_out(actor: Actor, tenant: Tenant) -> None:
         .first()
     )
     if key is not None and not queries.KeyRights(key, actor.source).allows(rules.ALTER, rules.TENANT, ""):
-        raise Forbidden(
-            f"the list would lock the key {key.public_id} out: it could not change the list again;"
-            f" allow {queries.owner_of(key)} to alter the tenant first, or sign in as an owner"
-        )
+        raise Forbidden(lock_out_text(key.public_id, queries.owner_of(key)))
 
 
 def _deliver(row: TenantAccessList, at_least: int) -> TenantAccessList:

@@ -1,6 +1,5 @@
 """Reads what keys and principals may do: scopes, owners, access lists, and the answers that follow from them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
@@ -11,6 +10,7 @@ from penstock.contract.errors import NotFound
 from penstock.rules import access as rules
 from penstock.rules.access import Access, AccessList, Question
 from penstock.rules.access_gains import is_unlimited, right_by_new_name
+from penstock.rules.access_hides import hidden, hint, may_read
 from tenants.models import ApiKey, Person, ServiceAccount, Tenant
 from tenants.queries import people, people_with_roles
 from tenants.roles import KEY_ROLES
@@ -173,11 +173,23 @@ class KeyRights:
         return bool(self._scopes)
 
     @property
-    def visible_topics(self) -> Callable[[str], bool] | None:
+    def visible_topics(self) -> "VisibleTopics | None":
         """Which topics the key may describe, by name; None = all."""
         if not self._scopes and self._access is None:
             return None
-        return lambda name: self.allows(rules.DESCRIBE, rules.TOPIC, name)
+        return VisibleTopics(self)
+
+    def hint(self, resource: str, name: str) -> str:
+        """What a refusal adds that says that something does not exist, whether or not it does."""
+        if self._access is None:
+            return ""
+        return hint(self._access, self.owner, resource, name, self._address, scoped=self.scoped)
+
+    def hidden(self, resource: str) -> str:
+        """Things of this kind that the access list hides from the key, and by what; empty: none, or it may not know."""
+        if self._access is None or not may_read(self._access, self.owner, self._address, scoped=self.scoped):
+            return ""
+        return hidden(self._access, self.owner, resource)
 
     def principal_allows(self, operation: str, resource: str, name: str) -> bool:
         """May its principal do it?"""
@@ -199,6 +211,20 @@ class KeyRights:
         return rules.scopes_grant(self._scopes, operation, resource, name) and self.principal_allows(
             operation, resource, name
         )
+
+
+class VisibleTopics:
+    """Whether a key may describe the topic of a name."""
+
+    def __init__(self, rights: KeyRights) -> None:
+        self._rights = rights
+
+    def __call__(self, name: str) -> bool:
+        return self._rights.allows(rules.DESCRIBE, rules.TOPIC, name)
+
+    def hint(self, name: str) -> str:
+        """As `KeyRights.hint`."""
+        return self._rights.hint(rules.TOPIC, name)
 
 
 def answer_for_key(key: ApiKey, operation: str, resource: str, name: str, address: str) -> KeyAnswer:

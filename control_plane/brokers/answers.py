@@ -198,6 +198,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 rate_burst_ms=t.quotas.rate_burst_ms,
                 rate_floor_percent=t.quotas.rate_floor_percent,
                 storage_bytes_max=t.quotas.storage_bytes_max,
+                kept_bytes_max=t.quotas.kept_bytes_max,
                 broker_processor_ms_per_s=t.quotas.broker_processor_ms_per_s,
                 suspended=t.suspended,
                 access_list_generation=t.access_list_generation,

@@ -141,6 +141,7 @@ class TenantSeen:
     rate_burst_ms: int = 0
     rate_floor_percent: int = 0
     storage_bytes_max: int = 0
+    kept_bytes_max: int = 0
     broker_processor_ms_per_s: int = 0
     access_list_generation: int = 0
     consume_bytes_per_s: int = 0

@@ -35,7 +35,7 @@ from penstock.rules.credentials import Credential
 from penstock.rules.timestamps import time_ms
 from quotas.account_queries import limits_on_brokers
 from quotas.budget_queries import on_brokers as budgets_on_brokers
-from quotas.growth import kept_max_by_tenant, storage_on_brokers
+from quotas.growth import kept_max_by_tenant
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import observed as observed_tenants
@@ -377,9 +377,8 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         rate_burst_ms=limits.rate_burst_ms,
         rate_floor_percent=limits.rate_floor_percent,
         broker_processor_ms_per_s=limits.broker_processor_ms_per_s,
-        storage_bytes_max=storage_on_brokers(
-            limits.storage_bytes_max, kept_max_by_tenant(tenant).get(tenant.pk)
-        ),
+        storage_bytes_max=limits.storage_bytes_max,
+        kept_bytes_max=kept_max_by_tenant(tenant).get(tenant.pk, 0),
         suspended=tenant.stopped,
         principals=limits_on_brokers(tenant),
         budgets=budgets_on_brokers(tenant, unit_rates),

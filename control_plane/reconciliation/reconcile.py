@@ -42,7 +42,7 @@ from penstock.rules.names import AUDIT_TOPIC
 from penstock.rules.principal_limits import limits_digest
 from quotas.account_queries import principal_limits_by_tenant
 from quotas.budget_queries import by_tenant as budgets_by_tenant
-from quotas.growth import kept_max_by_tenant, storage_on_brokers
+from quotas.growth import kept_max_by_tenant
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import observed as observed_tenants
@@ -169,7 +169,6 @@ def _tenant_difference(
     row: Tenant, found: view.TenantSeen, level: int, principals: str, budgets: str, kept_max: int | None
 ) -> str:
     limits = limits_of(row)
-    storage = storage_on_brokers(limits.storage_bytes_max, kept_max)
     later = level >= LATER_QUOTAS_FROM_LEVEL
     if found.generation > row.generation:
         return f"the brokers have generation {found.generation}, {row.generation} is wanted"
@@ -192,7 +191,8 @@ def _tenant_difference(
             found.broker_processor_ms_per_s,
             limits.broker_processor_ms_per_s if later else 0,
         ),
-        ("storage_bytes_max", found.storage_bytes_max, storage if later else 0),
+        ("storage_bytes_max", found.storage_bytes_max, limits.storage_bytes_max if later else 0),
+        ("kept_bytes_max", found.kept_bytes_max, (kept_max or 0) if later else 0),
         ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:

@@ -1,12 +1,11 @@
 """Who calls: a person with a session, an API key, or an operator; and what they may do in which tenant."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from rest_framework.request import Request
 
-from control_plane.access.queries import KeyRights
+from control_plane.access.queries import KeyRights, VisibleTopics
 from control_plane.api.parameters import TENANT_HEADER
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import Forbidden, InvalidRequest
@@ -85,7 +84,7 @@ class TenantAccess:
             )
 
     @property
-    def visible(self) -> Callable[[str], bool] | None:
+    def visible(self) -> VisibleTopics | None:
         """Which topics the caller sees, by name; None = all."""
         return None if self.rights is None else self.rights.visible_topics
 
@@ -113,7 +112,8 @@ def caller_of(request: Request) -> Caller | None:
 
 
 def access_of(caller: Caller, wanted: str | None) -> TenantAccess:
-    """The caller's access to the tenant `wanted` (a public id), or to their only one.
+    """The caller's access to the tenant `wanted` (a public id), or to their only one: the only open one, if some are
+    closed.
 
     Raises `NotFound` for a tenant that is not the caller's, `InvalidRequest` if none is named and the caller does not
     have exactly one, `Forbidden` if the tenant requires a second factor that the person does not have.
@@ -139,10 +139,10 @@ def access_of(caller: Caller, wanted: str | None) -> TenantAccess:
     if wanted is not None:
         found = queries.belonging(caller.person, wanted)
     else:
-        all_of_them = queries.belongings(caller.person)
-        if len(all_of_them) != 1:
-            raise InvalidRequest(f"{TENANT_HEADER}: you have {len(all_of_them)} tenants; name one")
-        found = all_of_them[0]
+        choice = queries.meant(queries.belongings(caller.person))
+        if len(choice) != 1:
+            raise InvalidRequest(f"{TENANT_HEADER}: you have {len(choice)} tenants; name one")
+        found = choice[0]
     if not factors.is_let_in(found.tenant, caller.person):
         raise factors.not_let_in(found.tenant)
     return TenantAccess(tenant=found.tenant, standing=Standing(found.role.value))

@@ -16,10 +16,11 @@ from control_plane.rest.access_shapes import ScopeInput, ScopeShape, scope_of
 from control_plane.rest.callers import access_of
 from control_plane.rest.views import TenantView, answer_change, is_delivered, tagged
 from penstock.contract import limits
+from penstock.rules.access import GROUP, TOPIC
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants.models import ApiKey
-from tenants.roles import Permission, to_revoke
+from tenants.roles import Permission, Standing, to_revoke
 
 
 class KeyInput(shapes.StrictSerializer):
@@ -122,6 +123,21 @@ class KeyShape(serializers.Serializer[Any]):
 
     def get_delivered(self, key: ApiKey) -> bool:
         return key.delivered_generation >= key.generation
+
+
+class OneKey(KeyShape):
+    hidden_topics = serializers.SerializerMethodField(
+        help_text="Which topics the access list hides from the key, and what in the list does; empty: none, or its "
+        "bearer may not know."
+    )
+
+    hidden_groups = serializers.SerializerMethodField(help_text="The same of consumer groups.")
+
+    def get_hidden_topics(self, key: ApiKey) -> str:
+        return queries.KeyRights(key, "").hidden(TOPIC)
+
+    def get_hidden_groups(self, key: ApiKey) -> str:
+        return queries.KeyRights(key, "").hidden(GROUP)
 
 
 class ChangedKey(shapes.Delivery, KeyShape):
@@ -265,11 +281,13 @@ class KeyView(TenantView):
     """A key that uses up the tenant's calls can be revoked."""
 
     def admit(self, request: Request) -> None:
-        if request.method != "DELETE":
-            super().admit(request)
-            return
-        self.access = access_of(self.caller, self.wanted_tenant(request))
         own, key = self.caller.key, self.kwargs["key"]
+        self.access = access_of(self.caller, self.wanted_tenant(request))
+        if request.method != "DELETE":
+            if self.access.standing is not Standing.KEY or own is None or own.public_id != key:
+                super().admit(request)
+            # Else it reads itself, whatever the access list says: no right is gained by that.
+            return
         if own is not None and own.public_id == key:
             # Who finds a key that leaked can end it, whatever it may do else: no right is gained by that.
             return
@@ -280,12 +298,12 @@ class KeyView(TenantView):
     @extend_schema(
         operation_id="keys_get",
         parameters=[shapes.TENANT, shapes.ETAG],
-        responses={200: KeyShape, **shapes.problems(403, 404)},
+        responses={200: OneKey, **shapes.problems(403, 404)},
     )
     def get(self, request: Request, key: str) -> Response:
-        """One key, without its text."""
+        """One key, without its text. A key without scopes may read itself, whatever the access list allows it."""
         row = tenants.key(self.tenant, key)
-        return tagged(row, KeyShape(row))
+        return tagged(row, OneKey(row))
 
     @extend_schema(
         operation_id="keys_revoke",

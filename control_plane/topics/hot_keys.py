@@ -5,7 +5,6 @@ Keys are data of the tenant as messages are: who may not read the topic's messag
 
 import base64
 import codecs
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from control_plane.brokers import client as brokers
@@ -47,7 +46,7 @@ class HotKeysOfTopic:
     """They did not answer, or are of a release that does not know hot keys: their partitions are left out."""
 
 
-def hot_keys(tenant: Tenant, name: str, visible: Callable[[str], bool] | None = None) -> HotKeysOfTopic:
+def hot_keys(tenant: Tenant, name: str, visible: queries.Visible | None = None) -> HotKeysOfTopic:
     """Of one topic of the tenant. Raises `NotFound`, `BrokerUnavailable`."""
     row = queries.topic(tenant, name, visible)
     seen, silent = brokers.hot_keys(row.topic_id, queries.ASK_S)

@@ -68,6 +68,7 @@ def uses(tenant: Tenant, seen: TenantUseSeen) -> dict[str, int | None]:
 def compared(tenant: Tenant, wanted: Limits, seen: TenantUseSeen) -> list[LimitUse]:
     """Each limit beside what the tenant has and uses."""
     present, found, used = asdict(limits_of(tenant)), asdict(wanted), uses(tenant, seen)
+    greatest = _greatest(tenant)
     if present["rest_calls_per_s"] == 0:
         used["rest_calls_per_s"] = None  # calls without a limit are not counted
     return [
@@ -76,19 +77,43 @@ def compared(tenant: Tenant, wanted: Limits, seen: TenantUseSeen) -> list[LimitU
             present=present[name],
             wanted=found[name],
             used=used.get(name),
-            refused=refusal(name, found[name], used.get(name)),
+            refused=refusal(name, found[name], used.get(name), greatest.get(name, "")),
         )
         for name in LIMIT_NAMES
     ]
 
 
-def refusal(name: str, limit: int, used: int | None) -> str:
-    """Why so much may not be used of a limit; empty if it may."""
+def _greatest(tenant: Tenant) -> dict[str, str]:
+    """The topic that uses most of a limit that each topic has for itself, by limit."""
+    named = dict(Topic.objects.filter(tenant=tenant, deleted_at=None).values_list("name", "settings"))
+    found: dict[str, str] = {}
+    for name, settings in sorted(named.items()):
+        kept = settings["retention_ms"]
+        longest = named.get(found.get("retention_ms_max", ""), {}).get("retention_ms", 0)
+        if kept == UNLIMITED != longest or UNLIMITED != longest < kept:
+            found["retention_ms_max"] = name
+        largest = named.get(found.get("message_bytes_max", ""), {}).get("max_message_bytes", 0)
+        if name != AUDIT_TOPIC and settings["max_message_bytes"] > largest:
+            found["message_bytes_max"] = name
+    return found
+
+
+def refusal(name: str, limit: int, used: int | None, topic: str = "") -> str:
+    """Why so much may not be used of a limit; empty if it may. `topic`: the one that uses most, of a limit of each."""
     if used is None or limit == 0 or name in PASSING or UNLIMITED != used <= limit:
         return ""
     if used == UNLIMITED:
-        return f"{name}: a topic keeps its messages without an end, at most {limit} allowed"
+        return f"{name}: topic {topic} keeps its messages without an end, at most {limit} allowed{_service_s(topic)}"
+    if topic:
+        return f"{name}: {used} used by topic {topic}, at most {limit} allowed{_service_s(topic)}"
     return f"{name}: {used} used, at most {limit} allowed"
+
+
+def _service_s(topic: str) -> str:
+    """What a person does about the topic that the service itself writes."""
+    return (
+        "; it has the audit log: set its retention with penstock audit topic" if topic == AUDIT_TOPIC else ""
+    )
 
 
 def set_limits(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Protocol
 
 from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
@@ -72,11 +73,22 @@ def partitions_by_tenant(tenants: Sequence[Tenant]) -> dict[str, int]:
     return {tenant: int(whole) for tenant, whole in rows.annotate(whole=Sum("partitions"))}
 
 
-def topic(tenant: Tenant, name: str, visible: Callable[[str], bool] | None = None) -> Topic:
+class Visible(Protocol):
+    """The topics that the caller sees."""
+
+    def __call__(self, name: str) -> bool:
+        """Whether one of this name is among them."""
+
+    def hint(self, name: str) -> str:
+        """What a refusal adds that says that it does not exist, whether or not it does."""
+
+
+def topic(tenant: Tenant, name: str, visible: Visible | None = None) -> Topic:
     """One topic of the tenant. Raises `NotFound`, also for one that is not `visible`."""
     row = topics(tenant).filter(name=name).first()
     if row is None or (visible is not None and not visible(row.name)):
-        raise NotFound(f"topic {name[:64]!r} does not exist")
+        hidden = "" if visible is None else visible.hint(name)
+        raise NotFound(f"topic {name[:64]!r} does not exist{hidden}")
     return row
 
 
@@ -96,7 +108,7 @@ def survives(topic: Topic) -> Survival:
 
 
 def durability(
-    tenant: Tenant, name: str, visible: Callable[[str], bool] | None = None
+    tenant: Tenant, name: str, visible: Visible | None = None
 ) -> tuple[Topic, list[DurabilitySeen]]:
     """One topic of the tenant, and what the brokers say of each of its partitions. Raises `NotFound`, also while the
     brokers do not have it yet, and `BrokerUnavailable`."""

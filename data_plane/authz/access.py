@@ -31,6 +31,7 @@ from penstock.rules.access import (
     is_audit_topic,
     scopes_grant,
 )
+from penstock.rules.access_hides import hint
 from penstock.rules.credentials import secret_matches
 
 IMAGE_AGE_MS_MAX = 60_000
@@ -75,6 +76,9 @@ class AccessRules(Protocol):
     def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
         """The same for a consumer group of the principal's tenant."""
 
+    def hint(self, principal: Principal, resource: str, name: str) -> str:
+        """What a refusal adds that says that a topic or group of this name does not exist, whether or not it does."""
+
 
 class KeyRights:
     """The default rules: a key may do what one of its scopes grants (without any: everything within its tenant) and
@@ -93,6 +97,13 @@ class KeyRights:
 
     def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
         return self._refusal(principal, operation, GROUP, group)
+
+    def hint(self, principal: Principal, resource: str, name: str) -> str:
+        key = self._image.keys.get(principal.key_id)
+        if key is None or principal.tenant not in self._image.access_lists:
+            return ""
+        access = self._list_of(principal.tenant).access
+        return hint(access, key.owner, resource, name, principal.address, scoped=bool(key.bindings))
 
     def _refusal(self, principal: Principal, operation: Operation, resource: str, name: str) -> str | None:
         key = self._image.keys.get(principal.key_id)
@@ -139,7 +150,7 @@ class _ReadyList:
 
     def __init__(self, revision: int, access: Access) -> None:
         self.revision = revision
-        self._access = access
+        self.access = access
         self._answers: dict[tuple[str, str, str, str, str], bool] = {}
 
     def allows(self, owner: str, address: str, operation: str, resource: str, name: str) -> bool:
@@ -151,7 +162,7 @@ class _ReadyList:
             question = Question(
                 principal=owner, operation=operation, resource=resource, name=name, address=address
             )
-            known = self._answers[asked] = self._access.decide(question).allowed
+            known = self._answers[asked] = self.access.decide(question).allowed
         return known
 
 
@@ -287,13 +298,13 @@ class Authenticator:
         `by_name`: the caller gave the name; one that gave the id must not learn the name from the refusal.
         """
         if topic.binned or not same_tenant(principal, topic):
-            raise _missing(topic.name) if by_name else _missing_id(topic.topic_id)
+            raise self._missing(principal, topic.name) if by_name else _missing_id(topic.topic_id)
         refusal = self._rules.refusal(principal, operation, topic)
         if refusal is None:
             return
         hidden = operation is Operation.DESCRIBE or self._rules.refusal(principal, Operation.DESCRIBE, topic)
         if hidden:
-            raise _missing(topic.name) if by_name else _missing_id(topic.topic_id)
+            raise self._missing(principal, topic.name) if by_name else _missing_id(topic.topic_id)
         raise Forbidden(f"topic {topic.name!r}: {refusal}")
 
     def authorize_group(self, principal: Principal, operation: Operation, group: str) -> None:
@@ -304,7 +315,8 @@ class Authenticator:
         if refusal is None:
             return
         if operation is Operation.DESCRIBE or self._rules.group_refusal(principal, Operation.DESCRIBE, group):
-            raise NotFound(f"group {group[: limits.TOPIC_NAME_LENGTH_MAX]!r} does not exist")
+            hidden = self._rules.hint(principal, GROUP, group)
+            raise NotFound(f"group {group[: limits.TOPIC_NAME_LENGTH_MAX]!r} does not exist{hidden}")
         raise Forbidden(f"group {group!r}: {refusal}")
 
     def topic(self, principal: Principal, operation: Operation, name: str) -> TopicRecord:
@@ -312,7 +324,7 @@ class Authenticator:
         topic_id = self._image.names.get((principal.tenant, name))
         record = None if topic_id is None else self._image.topics.get(topic_id)
         if record is None:
-            raise _missing(name)
+            raise self._missing(principal, name)
         self.authorize(principal, operation, record, by_name=True)
         return record
 
@@ -332,6 +344,10 @@ class Authenticator:
         ids = (named[name] for name in sorted(named))
         records = (self._image.topics[topic_id] for topic_id in ids if topic_id in self._image.topics)
         return [r for r in records if self._rules.refusal(principal, Operation.DESCRIBE, r) is None]
+
+    def _missing(self, principal: Principal, name: str) -> NotFound:
+        hidden = self._rules.hint(principal, TOPIC, name)
+        return NotFound(f"topic {name[: limits.TOPIC_NAME_LENGTH_MAX]!r} does not exist{hidden}")
 
     def _failed(
         self, message: str, blamed: tuple[str, ...], monotonic_ms: float
@@ -354,10 +370,6 @@ def _bearer(authorization: str) -> ApiKey:
     if scheme.lower() != "bearer":
         raise MalformedApiKey("no 'Bearer <api key>' was sent")
     return parse_api_key(text.strip())
-
-
-def _missing(name: str) -> NotFound:
-    return NotFound(f"topic {name[: limits.TOPIC_NAME_LENGTH_MAX]!r} does not exist")
 
 
 def _missing_id(topic_id: TopicId) -> NotFound:

@@ -201,6 +201,7 @@ class AdminClient:
         rate_burst_ms: int = 0,
         rate_floor_percent: int = 0,
         storage_bytes_max: int = 0,
+        kept_bytes_max: int = 0,
         broker_processor_ms_per_s: int = 0,
         suspended: bool = False,
         principals: Mapping[str, PrincipalLimits] | None = None,
@@ -215,7 +216,7 @@ class AdminClient:
         given = (produce_bytes_per_s, partitions_max, consume_bytes_per_s)
         later = (
             connections_max, groups_max, requests_per_s, connection_attempts_per_s, rate_burst_ms, rate_floor_percent,
-            storage_bytes_max, broker_processor_ms_per_s,
+            storage_bytes_max, kept_bytes_max, broker_processor_ms_per_s,
         )  # fmt: skip
         if suspended or principals or budgets or any(later) or any(limit is not None for limit in given):
             quotas = pb.TenantQuotas(
@@ -229,6 +230,7 @@ class AdminClient:
                 rate_burst_ms=rate_burst_ms,
                 rate_floor_percent=rate_floor_percent,
                 storage_bytes_max=storage_bytes_max,
+                kept_bytes_max=kept_bytes_max,
                 broker_processor_ms_per_s=broker_processor_ms_per_s,
             )
         request = pb.PutTenantRequest(

@@ -83,7 +83,7 @@ class PrincipalLimits(_message.Message):
     def __init__(self, principal: _Optional[str] = ..., produce_bytes_per_s: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., requests_per_s: _Optional[int] = ...) -> None: ...
 
 class TenantQuotas(_message.Message):
-    __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s", "connections_max", "groups_max", "requests_per_s", "connection_attempts_per_s", "rate_burst_ms", "rate_floor_percent", "storage_bytes_max", "broker_processor_ms_per_s")
+    __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s", "connections_max", "groups_max", "requests_per_s", "connection_attempts_per_s", "rate_burst_ms", "rate_floor_percent", "storage_bytes_max", "kept_bytes_max", "broker_processor_ms_per_s")
     PRODUCE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_MAX_FIELD_NUMBER: _ClassVar[int]
     CONSUME_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +94,7 @@ class TenantQuotas(_message.Message):
     RATE_BURST_MS_FIELD_NUMBER: _ClassVar[int]
     RATE_FLOOR_PERCENT_FIELD_NUMBER: _ClassVar[int]
     STORAGE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    KEPT_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     BROKER_PROCESSOR_MS_PER_S_FIELD_NUMBER: _ClassVar[int]
     produce_bytes_per_s: int
     partitions_max: int
@@ -105,8 +106,9 @@ class TenantQuotas(_message.Message):
     rate_burst_ms: int
     rate_floor_percent: int
     storage_bytes_max: int
+    kept_bytes_max: int
     broker_processor_ms_per_s: int
-    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., connections_max: _Optional[int] = ..., groups_max: _Optional[int] = ..., requests_per_s: _Optional[int] = ..., connection_attempts_per_s: _Optional[int] = ..., rate_burst_ms: _Optional[int] = ..., rate_floor_percent: _Optional[int] = ..., storage_bytes_max: _Optional[int] = ..., broker_processor_ms_per_s: _Optional[int] = ...) -> None: ...
+    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., connections_max: _Optional[int] = ..., groups_max: _Optional[int] = ..., requests_per_s: _Optional[int] = ..., connection_attempts_per_s: _Optional[int] = ..., rate_burst_ms: _Optional[int] = ..., rate_floor_percent: _Optional[int] = ..., storage_bytes_max: _Optional[int] = ..., kept_bytes_max: _Optional[int] = ..., broker_processor_ms_per_s: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("tenant", "name", "settings_json", "assignments", "generation", "topic_id")

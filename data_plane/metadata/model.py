@@ -140,8 +140,17 @@ class TenantQuotas:
     LEASES on."""
     storage_bytes_max: int = 0
     """Bytes that all the tenant's topics keep, of one copy. From feature level LEASES on."""
+    kept_bytes_max: int = 0
+    """The same while a ceiling of cost has stopped growth; 0 = none has. From feature level LEASES on."""
     broker_processor_ms_per_s: int = 0
     """Processor time that the tenant's work takes of one broker. From feature level LEASES on."""
+
+    @property
+    def storage_allowed(self) -> int:
+        """The lower of both limits of storage."""
+        return min(
+            self.storage_bytes_max or self.kept_bytes_max, self.kept_bytes_max or self.storage_bytes_max
+        )
 
 
 LATER_QUOTAS = (
@@ -153,6 +162,7 @@ LATER_QUOTAS = (
     "rate_burst_ms",
     "rate_floor_percent",
     "storage_bytes_max",
+    "kept_bytes_max",
     "broker_processor_ms_per_s",
 )
 """What brokers of Penstock 0.1 cannot read."""

@@ -47,6 +47,8 @@ class Pace:
         """`burst_ms`, `stored_max`: see `allow_burst`."""
         invariant(bytes_per_s >= 1, "a pace lets something through")
         self.bytes_per_s = bytes_per_s
+        self.limit_per_s = bytes_per_s
+        """The whole limit, over all brokers, of which this broker has a share."""
         self._burst_ms = burst_ms
         self._stored_max = stored_max
         self._burst = max(bytes_per_s * burst_ms / 1000, stored_max)

@@ -1,6 +1,6 @@
 """`penstock diff` and `penstock apply`: a declarative file against what the tenant has; over REST."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,27 +12,23 @@ from penstock.admin.declaration import Declared
 from penstock.admin.declared import difference
 from penstock.admin.declared_changes import Change, Kind, Present, Sign, ids_of
 from penstock.admin.declared_file import FILE_BYTES_MAX, declared_of
-from penstock.admin.declared_limits import EVERY_ACCOUNT_NAME
 from penstock.cli import failures, new_keys
 from penstock.cli.account_limits import limits_path
 from penstock.cli.cluster import operator_token, token_option
 from penstock.cli.confirmation import must_agree
-from penstock.cli.declared_work import Work, budget_body
+from penstock.cli.declared_checks import LIST_ALL, must_be_able
+from penstock.cli.declared_work import Work
 from penstock.cli.display import line
 from penstock.cli.invocation import Command, current
 from penstock.cli.lost_keys import revoke_lost
 from penstock.cli.output import print_json, progress, say
-from penstock.cli.rest import rest_client, settings
+from penstock.cli.rest import own_key, rest_client, settings
 from penstock.cli.topic_changes import timeout_option
-from penstock.contract import limits
-from penstock.contract.api_keys import MalformedApiKey, parse_api_key
-from penstock.contract.errors import Forbidden, InvalidRequest, PenstockError
-from penstock.rest.client import RestClient, segment
+from penstock.contract.errors import Forbidden, InvalidRequest, LimitExceeded, PenstockError
+from penstock.rest.client import RestClient
 
 DIFFERENT = 2
 """What `penstock diff` ends with where something differs; 1 is an error of any kind."""
-
-_ALL = {"limit": limits.PAGE_ITEMS_MAX}
 
 
 class DiffCommand(Command):
@@ -97,17 +93,16 @@ def diff(
     """Show what `penstock apply` would change. Exit codes: 0 nothing, 2 something, 1 an error."""
     wanted = _read(stream)
     with closing(_client(wanted, token_file, tenant)) as rest, progress("Reading"):
-        changes = difference(
-            wanted,
-            _present(rest, wanted, timeout),
-            prune=prune,
-            prune_topics=prune_topics,
-            prune_keys=prune_keys,
-        )
+        present = _present(rest, wanted, timeout)
+        changes = difference(wanted, present, prune=prune, prune_topics=prune_topics, prune_keys=prune_keys)
+        refusal = _refusal(rest, changes, present, timeout)
     if current().json:
-        print_json({"changes": [_document(one) for one in changes]})
+        problem = None if refusal is None else {"code": refusal.code.name, "message": refusal.message}
+        print_json({"changes": [_document(one) for one in changes], "refusal": problem})
     else:
         _show(changes)
+        if refusal is not None:
+            say(line(f"penstock apply refuses these changes, and makes none of them: {refusal.message}"))
     if changes:
         raise click.exceptions.Exit(DIFFERENT)
 
@@ -163,7 +158,7 @@ def apply(
             changes = difference(
                 wanted, present, prune=prune, prune_topics=prune_topics, prune_keys=prune_keys
             )
-            _must_be_able(rest, changes, ids_of(present), timeout)
+            must_be_able(rest, changes, present, own_key(), timeout)
         if dry_run:
             _foresee(changes)
             return
@@ -192,6 +187,17 @@ def apply(
         say(f"Applied: {len(changes)}.")
 
 
+def _refusal(
+    rest: RestClient, changes: Sequence[Change], present: Present, timeout: float
+) -> PenstockError | None:
+    """What `penstock apply` would end with before its first change; None: it would begin."""
+    try:
+        must_be_able(rest, changes, present, own_key(), timeout)
+    except (Forbidden, InvalidRequest, LimitExceeded) as error:
+        return error
+    return None
+
+
 def _foresee(changes: Sequence[Change]) -> None:
     if current().json:
         print_json({"changes": [_document(one) for one in changes], "applied": 0})
@@ -214,50 +220,6 @@ def _client(wanted: Declared, token_file: Path | None, tenant: str | None) -> Re
     return RestClient(chosen.api_url, operator_token(token_file), chosen.ca_file, tenant=tenant)
 
 
-def _must_be_able(
-    rest: RestClient, changes: Sequence[Change], ids: Mapping[str, str], timeout: float
-) -> None:
-    """Limits and budgets are what most callers may not set, and no key those of its own account, which it does not
-    delete either: asked before anything is done. Raises `Forbidden`, and what the service says of those that cannot be.
-    """
-    way_made = False
-    for one in changes:
-        if one.kind is Kind.QUOTAS:
-            try:
-                rest.patch("/v1/quotas?dry_run=true", one.body, timeout_s=timeout)
-            except Forbidden as error:
-                raise Forbidden(
-                    "quotas: they differ, and operators set them: penstock apply --token-file FILE --tenant ID"
-                ) from error
-        elif one.kind is Kind.ACCOUNT_LIMITS:
-            path = limits_path(one.id or None) if one.id or one.name == EVERY_ACCOUNT_NAME else ""
-            if path and one.sign is Sign.REMOVE:
-                rest.delete(f"{path}?dry_run=true", timeout_s=timeout)
-            elif path:
-                rest.put(f"{path}?dry_run=true", one.body, timeout_s=timeout)
-        elif one.kind is Kind.BUDGET:
-            way_made = way_made or one.sign is Sign.REMOVE
-            _must_take_budget(rest, one, ids, makes_way=way_made, timeout=timeout)
-        elif one.kind is Kind.SERVICE_ACCOUNT and one.sign is Sign.REMOVE:
-            rest.delete(f"/v1/service-accounts/{segment(one.id)}?dry_run=true", timeout_s=timeout)
-
-
-def _must_take_budget(
-    rest: RestClient, change: Change, ids: Mapping[str, str], *, makes_way: bool, timeout: float
-) -> None:
-    """`makes_way`: budgets go before, since with them there would be too many, which the service would say."""
-    path = f"/v1/budgets/{segment(change.id)}?dry_run=true"
-    if change.sign is Sign.REMOVE:
-        rest.delete(path, timeout_s=timeout)
-    elif change.sign is Sign.CHANGE:
-        rest.patch(path, change.body, timeout_s=timeout)
-    elif not makes_way:
-        # Of an account that this run makes there is no id yet: the rest of the budget is tried.
-        is_there = f"service_account:{change.body['service_account']}" in ids
-        body = budget_body(change, ids) if is_there else {**change.body, "service_account": ""}
-        rest.post("/v1/budgets?dry_run=true", body, timeout_s=timeout)
-
-
 def _read(stream: BinaryIO) -> Declared:
     return declared_of(stream.read(FILE_BYTES_MAX + 1), getattr(stream, "name", "file"))
 
@@ -266,7 +228,7 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
     """What the tenant has of the kinds that the file needs: lists only, however many objects there are."""
 
     def listed(path: str) -> tuple[Any, ...]:
-        return tuple(rest.items(path, _ALL, timeout_s=timeout))
+        return tuple(rest.items(path, LIST_ALL, timeout_s=timeout))
 
     named = [acl.principal for acl in wanted.acls or ()]
     named += [one for members in (wanted.principal_groups or {}).values() for one in members]
@@ -285,7 +247,7 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
         acls=listed("/v1/acls") if wanted.acls is not None else (),
         quotas=rest.get("/v1/quotas", timeout_s=timeout) if wanted.quotas is not None else None,
         keys=tuple(one for one in listed("/v1/keys") if _is_valid(one, now)) if has_keys else (),
-        own_key=_own_key() if has_keys else "",
+        own_key=own_key(),
         webhooks=listed("/v1/webhooks") if wanted.webhooks is not None else (),
         budgets=listed("/v1/budgets") if wanted.budgets is not None else (),
         account_limits=listed("/v1/service-account-limits") if has_limits else (),
@@ -297,14 +259,6 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
 def _is_valid(key: dict[str, Any], now: datetime) -> bool:
     ends = key["expires_at"]
     return key["revoked_at"] is None and (ends is None or datetime.fromisoformat(ends) > now)
-
-
-def _own_key() -> str:
-    """Id of the key that this command uses, if it is one."""
-    try:
-        return f"key_{parse_api_key(settings().api_key or '').key_id}"
-    except MalformedApiKey:
-        return ""
 
 
 def _shown(value: Any) -> str:

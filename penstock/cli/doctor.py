@@ -111,6 +111,8 @@ def _findings(timeout_s: float, *, measured: bool) -> Iterator[Finding]:
                 return
             answered = asked_each(settings, brokers, timeout_s, CALLS if measured else 1)
             yield from checks.data_plane(brokers, topics)
+            if reached.state is State.OK:
+                yield checks.access_list(settings, len(topics), timeout_s)
             yield from answering(settings, answered, topics)
             silent = {answer.broker for answer in answered if answer.error is not None}
             there = [broker for broker in brokers if broker.broker not in silent]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.display import counted
+from penstock.cli.rest import LET_IN, hidden, own_key
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.api_keys import BRAND, MalformedApiKey, parse_api_key
 from penstock.contract.errors import (
@@ -305,8 +306,8 @@ def tenants_limits(given: ConnectionSettings, timeout_s: float) -> Finding:
         with RestClient(given.api_url, given.api_key, given.ca_file, timeout_s=timeout_s) as rest:
             allowed = int(rest.get("/v1/quotas")["partitions_max"])
             used = sum(int(topic["partitions"]) for topic in rest.items("/v1/topics"))
-    except Forbidden:
-        return skipped(check, "a bound key sees no limits")
+    except Forbidden as error:
+        return skipped(check, f"this key sees no limits: {error.message}")
     except PenstockError as error:
         return wrong(check, error)
     if allowed and used >= allowed:
@@ -316,6 +317,25 @@ def tenants_limits(given: ConnectionSettings, timeout_s: float) -> Finding:
             "Delete a topic, or ask an operator for a higher partitions_max.",
         )
     return well(check, f"{used} of {allowed or 'any number of'} partitions are used")
+
+
+def access_list(given: ConnectionSettings, topics: int, timeout_s: float) -> Finding:
+    """That the key sees topics, as far as the tenant's access list goes. `topics`: how many it sees."""
+    check = "access list"
+    try:
+        with RestClient(given.api_url, given.api_key, given.ca_file, timeout_s=timeout_s) as rest:
+            hides = hidden(rest, own_key(given), "topics", timeout_s)
+    except PenstockError as error:
+        return wrong(check, error)
+    if not hides:
+        return well(check, "hides no topic from this key that it may know of")
+    if topics:
+        return well(check, f"hides some topics from this key: {hides}")
+    return doubtful(
+        check,
+        f"this key sees no topic: {hides}",
+        LET_IN,
+    )
 
 
 def data_plane(

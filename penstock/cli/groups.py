@@ -13,6 +13,7 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position, wall_ms
+from penstock.cli.rest import why_none
 from penstock.contract.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.contract.ids import NamedPartition
 
 _TIMEOUT_S = 10.0
+_NONE_YET = "No groups yet. The first consumer of a group makes it: penstock consume orders --group billing"
 _timeout = click.option(
     "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
@@ -46,7 +48,7 @@ def group_list(timeout: float) -> None:
     print_table(
         ["group", "state", "members", "assignor", "epoch"],
         [list(row.values()) for row in rows],
-        empty="No groups yet. The first consumer of a group makes it: penstock consume orders --group billing",
+        empty=_NONE_YET if rows else why_none("groups", _NONE_YET, timeout),
     )
 
 

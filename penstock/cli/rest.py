@@ -1,14 +1,18 @@
 """The way of commands to the control plane."""
 
+from contextlib import closing
 from typing import Any, NoReturn
 
 from penstock.admin.blocking import Admin
 from penstock.cli.connection import chosen_profile
+from penstock.cli.display import line
 from penstock.cli.dry_run import Foreseen
 from penstock.cli.invocation import current
 from penstock.client.settings import ConnectionSettings
+from penstock.contract.api_keys import MalformedApiKey, parse_api_key
+from penstock.contract.errors import Forbidden
 from penstock.profiles import connection_settings
-from penstock.rest.client import REACH_S, RestClient
+from penstock.rest.client import REACH_S, RestClient, segment
 
 
 def settings(*, brokers: bool = False) -> ConnectionSettings:
@@ -68,6 +72,42 @@ def rest_client(chosen: ConnectionSettings | None = None) -> RestClient:
     """A client with the invocation's key. It opens no connection before its first call."""
     chosen = settings() if chosen is None else chosen
     return client_with(chosen, chosen.api_key)
+
+
+def own_key(chosen: ConnectionSettings | None = None) -> str:
+    """Id of the key that the invocation uses; empty: it uses another credential, or none."""
+    chosen = settings() if chosen is None else chosen
+    try:
+        return f"key_{parse_api_key(chosen.api_key or '').key_id}"
+    except MalformedApiKey:
+        return ""
+
+
+LET_IN = (
+    "An owner or admin can let it in, signed in at the console or with their token: penstock access allow."
+)
+
+
+def hidden(rest: RestClient, key: str, kind: str, timeout_s: float) -> str:
+    """The `topics` or `groups` that the access list hides from the invocation's key of this id, and by what.
+
+    Empty: none, or the key may not know.
+    """
+    if not key:
+        return ""
+    try:
+        return str(rest.get(f"/v1/keys/{segment(key)}", timeout_s=timeout_s).get(f"hidden_{kind}", ""))
+    except Forbidden:
+        return ""
+
+
+def why_none(kind: str, otherwise: str, timeout_s: float) -> str:
+    """What a command says that lists no `topics` or `groups`: that the access list hides them, or `otherwise`."""
+    if settings().api_url is None:
+        return otherwise
+    with closing(rest_client()) as rest:
+        text = hidden(rest, own_key(), kind, timeout_s)
+    return line(f"The access list hides {kind} from this key: {text}. {LET_IN}") if text else otherwise
 
 
 def patient_client(chosen: ConnectionSettings | None = None) -> RestClient:

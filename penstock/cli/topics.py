@@ -14,7 +14,7 @@ from penstock.cli.connection import connect
 from penstock.cli.hot_partitions import hot_because
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
-from penstock.cli.rest import admin_client, settings
+from penstock.cli.rest import admin_client, settings, why_none
 from penstock.cli.topic_bin import topic_bin, topic_purge, topic_restore
 from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
 from penstock.cli.topic_durability import topic_durability
@@ -155,7 +155,7 @@ def _list_wanted(timeout: float) -> None:
     print_table(
         ["topic", "partitions", "replication", "durability", "on the brokers", "condition"],
         rows,
-        empty=_NONE_YET,
+        empty=_NONE_YET if topics else why_none("topics", _NONE_YET, timeout),
     )
 
 

@@ -144,7 +144,7 @@ class NotFound(PenstockError):
 
     code = ErrorCode.NOT_FOUND
     kind = ErrorKind.FATAL
-    remedy = "Check the name; create the object first."
+    remedy = "Check the name, and what the access list shows you; create the object first."
 
 
 class Forbidden(PenstockError):

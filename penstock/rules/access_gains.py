@@ -18,6 +18,7 @@ from penstock.contract.errors import Forbidden
 from penstock.rules.access import (
     ALLOW,
     DENY,
+    EVERYONE,
     OPERATIONS_OF,
     TENANT,
     Access,
@@ -126,6 +127,30 @@ def described_right(right: Question) -> str:
     literal = not right.name.endswith(_CONTINUED)
     name = described_resource(right.resource, right.name.removesuffix(_CONTINUED), literal)
     return f"{right.operation} of {name}" + (f" from {right.address}" if right.address else "")
+
+
+def gives_more_text(right: Question, giver: str) -> str:
+    """Why a change is refused that would give the right."""
+    return (
+        f"the change would allow {described_right(right)} to {right.principal or EVERYONE}, which {giver} itself may"
+        " not do: a key gives no right that it does not have; sign in as an owner or admin"
+    )
+
+
+def account_beyond_text(account: str, right: Question, giver: str) -> str:
+    """Why no key of the service account is made, which has the right and the giver has not."""
+    return (
+        f"service account {account} may do what {giver} may not ({described_right(right)}): a key makes keys for"
+        " accounts that may no more than it; sign in as an owner or admin"
+    )
+
+
+def lock_out_text(key: str, owner: str) -> str:
+    """Why a change is refused with which the key would lose the right to change the list."""
+    return (
+        f"the list would lock the key {key} out: it could not change the list again; allow {owner} to alter the tenant"
+        " first, or sign in as an owner"
+    )
 
 
 def is_unlimited(rules: AccessList, principal: str) -> bool:

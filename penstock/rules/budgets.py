@@ -24,6 +24,8 @@ POLICIES = (NOTIFY, SLOW, REFUSE_PRODUCE, REFUSE)
 reads."""
 STOP_GROWTH = "stop_growth"
 """Of a ceiling of cost: nothing grows while the month is expected to cost more. Brokers only count it, as NOTIFY."""
+COST_CEILING = "cost_ceiling"
+"""A budget with that policy, as a limit is named in errors and counts."""
 BUDGET = "budget"
 """As a limit is named in errors and counts."""
 PARTS = 10**9

@@ -30,6 +30,7 @@ from penstock.rules.budgets import STOP_GROWTH
 from quotas import budget_actions, budget_queries, growth
 from quotas.growth import Expected
 from quotas.models import Budget
+from quotas.queries import limits_of
 from tenants.models import Membership, Tenant
 from tenants.roles import Standing
 from tests.control_plane.world import House, call, make_house
@@ -93,7 +94,6 @@ def test_what_would_cost_more_is_refused_while_the_month_is_expected_to_reach_th
     assert growth.kept_max_by_tenant() == {tenant.pk: 1_067_108_864}, (
         "64 MiB more than is kept, or a twentieth"
     )
-    assert growth.storage_on_brokers(0, 5) == 5 and growth.storage_on_brokers(3, 5) == 3
     assert Tenant.objects.get(pk=tenant.pk).generation == generation + 1, "brokers get it"
     entry = AuditEntry.objects.get(action="budget.growth_stopped")
     assert entry.object_id == row.public_id and entry.after["forecast"] == AMOUNT
@@ -149,15 +149,16 @@ def test_of_two_ceilings_the_lower_holds_and_removing_one_leaves_the_other(
     def on_brokers() -> int:
         row = Tenant.objects.get(pk=house.tenant.pk)
         deliverers._put_tenant(row)
-        found = asked[-1]["storage_bytes_max"]
+        kept = asked[-1]["kept_bytes_max"]
         same = {one.name: asked[-1][one.name] for one in fields(TenantSeen) if one.name in asked[-1]}
-        seen = TenantSeen(tenant=row.public_id, **{**same, "storage_bytes_max": found + 1})
+        seen = TenantSeen(tenant=row.public_id, **{**same, "kept_bytes_max": kept + 1})
         kept_max = growth.kept_max_by_tenant().get(row.pk)
         differs = reconcile._tenant_difference(row, seen, reconcile.LATER_QUOTAS_FROM_LEVEL, "", "", kept_max)
-        assert differs == f"storage_bytes_max is {found + 1} on the brokers, {found} is wanted"
-        return int(found)
+        assert differs == f"kept_bytes_max is {kept + 1} on the brokers, {kept} is wanted"
+        assert asked[-1]["storage_bytes_max"] == limits_of(row).storage_bytes_max, "the plan's stays"
+        return int(kept)
 
-    limit = on_brokers()
+    assert on_brokers() == 0
     row = ceiling(house)
     assert look(now, AMOUNT, kept=10**8) == 1
     lower = ceiling(house, name="less", amount=AMOUNT // 2)
@@ -168,7 +169,7 @@ def test_of_two_ceilings_the_lower_holds_and_removing_one_leaves_the_other(
     assert "'most'" in str(growth.refusal(house.tenant, "it"))
     assert on_brokers() == 10**8 + growth.MORE_BYTES_MIN
     budget_actions.remove(ACTOR, house.tenant, row.public_id)
-    assert growth.refusal(house.tenant, "it") is None and on_brokers() == limit
+    assert growth.refusal(house.tenant, "it") is None and on_brokers() == 0
 
 
 def test_what_grows_is_what_costs_more_for_good() -> None:

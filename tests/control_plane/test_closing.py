@@ -29,7 +29,7 @@ from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from quotas.models import AccountLimits, Budget, PartitionChanges, StorageWarning
 from tenants import actions as tenants
-from tenants import observed
+from tenants import observed, queries
 from tenants.closing import actions
 from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
 from tenants.roles import Standing
@@ -353,3 +353,21 @@ def test_a_fault_with_one_tenant_does_not_keep_others(house: House, monkeypatch:
     monkeypatch.setattr(period_actions, "close_period", fail_for_acme)
     purging.drive_closed()
     assert [cut.tenant for cut in Cut.objects.all()] == [other.tenant]
+
+
+def test_a_closed_tenant_is_not_in_the_way_of_its_persons_calls_that_name_none(house: House) -> None:
+    owner = Membership.objects.get(tenant=house.tenant, role="owner").person
+    token = house.credentials[Standing.OWNER]
+    other = tenants.create_tenant(ACTOR, name="other", owner=owner)
+    assert call("GET", "/v1/topics", token=token).status == 400, "two are open: which is meant?"
+    actions.close(ACTOR, house.tenant)
+    assert call("GET", "/v1/topics", token=token).status == 200
+    assert queries.meant(queries.belongings(owner))[0].tenant == other, (
+        "the console's first page is of the open one"
+    )
+    assert call("GET", "/v1/quotas", token=token).body["tenant"] == other.public_id
+    assert (
+        call("GET", "/v1/quotas", token=token, tenant=house.tenant).body["tenant"] == house.tenant.public_id
+    )
+    actions.close(ACTOR, other)
+    assert "2 tenants" in call("GET", "/v1/topics", token=token).body["detail"]

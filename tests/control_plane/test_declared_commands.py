@@ -420,7 +420,9 @@ def test_a_webhook_whose_answer_was_lost_is_named_with_what_to_do(
     right = RestClient.post
 
     def post(self: RestClient, path: str, *given: Any, **more: Any) -> Any:
-        right(self, path, *given, **more)
+        answer = right(self, path, *given, **more)
+        if path.endswith("?dry_run=true"):
+            return answer
         raise OutcomeUnknown("no answer")
 
     with monkeypatch.context() as patched:

@@ -87,7 +87,7 @@ def test_a_plan_below_what_is_used_is_refused_by_name_and_changes_nothing() -> N
     said = refused.value.message
     assert "plan free (version 1) is below what is used" in said
     assert "partitions_max: 32 used, at most 30 allowed" in said
-    assert "retention_ms_max: a topic keeps its messages without an end" in said
+    assert "retention_ms_max: topic kept keeps its messages without an end" in said
     assert "topics_max" not in said
     assert queries.plan_of(tenant) == DEFAULT
     compared = plan_use.compared(tenant, queries.plan("free").limits, TenantUseSeen())
@@ -415,7 +415,7 @@ def test_a_limit_of_its_own_below_what_a_tenant_uses_is_refused_and_a_higher_one
     assert refused.status == 422 and refused.body["code"] == "limit_exceeded"
     assert f"a limit is below what tenant {house.tenant.public_id} uses" in refused.body["detail"]
     assert "partitions_max: 32 used, at most 31 allowed" in refused.body["detail"]
-    assert "retention_ms_max: a topic keeps its messages without an end" in refused.body["detail"]
+    assert "retention_ms_max: topic kept keeps its messages without an end" in refused.body["detail"]
     assert "topics_max" not in refused.body["detail"]
     assert queries.limits_of(house.tenant) == STANDARD, "nothing of it was set"
     actions.set_limits(ACTOR, house.tenant, partitions_max=10)

@@ -236,7 +236,7 @@ def test_without_a_limit_brokers_report_nothing() -> None:
         assert sum(node.stats.storage_reports for node in nodes(period)) == 0
         await limit(period, 10**9, 1)
         await period.until("reports", lambda: all(node.stats.storage_reports for node in nodes(period)), 5.0)
-        assert all(node.storage.refusal(TenantId(TENANT)) == "" for node in nodes(period))
+        assert all(node.storage.refusal(TenantId(TENANT)) is None for node in nodes(period))
 
     Period(TIMINGS, topic(ORDERS)).run(story)
 

@@ -35,7 +35,7 @@ SIGN_UP_PER_ADDRESS = 30
 
 @never_cache
 def home(request: HttpRequest) -> HttpResponse:
-    """To the person's first tenant, to their organisations, or to the sign-in page."""
+    """To the person's first open tenant, to their organisations, or to the sign-in page."""
     person = sessions.person_of(request)
     if person is None:
         return redirect("web:sign-in")
@@ -43,7 +43,7 @@ def home(request: HttpRequest) -> HttpResponse:
     if not belongings:
         member = organisations.organisations_of(person).exists()
         return redirect("web:organisations" if member else "web:new-tenant")
-    return redirect("web:overview", belongings[0].tenant.name)
+    return redirect("web:overview", queries.meant(belongings)[0].tenant.name)
 
 
 @never_cache

@@ -17,6 +17,7 @@ from data_plane.throttling.attempts import Attempts
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import TenantId, TopicId
+from penstock.rules.limit_words import OPERATORS, limit_words
 
 CONNECTIONS_MAX, CONNECTION_ATTEMPTS = "connections_max", "connection_attempts_per_s"
 _EXPIRY_CHECK_MS = 250
@@ -128,8 +129,13 @@ class Gate:
             self._stats.limit_refusals.note(tenant, CONNECTION_ATTEMPTS)
             raise CallFailed(
                 ErrorCode.THROTTLED,
-                f"{CONNECTION_ATTEMPTS} of the tenant is reached: {per_s} connections a second may begin at this"
-                f" broker, all used; clears in {int(wait_ms) + 1} ms; keep connections open, a client needs one here",
+                limit_words(
+                    CONNECTION_ATTEMPTS,
+                    f"{per_s} connections of the tenant a second may begin at this broker, all used; keep them open, a"
+                    " client needs one here",
+                    clears=f"in {int(wait_ms) + 1} ms",
+                    raised_by=OPERATORS,
+                ),
             )
 
     def _connections_limit(self, tenant: TenantId) -> tuple[str, int]:

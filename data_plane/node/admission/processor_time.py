@@ -22,6 +22,7 @@ from data_plane.throttling.pacing import BURST_MS, Pace
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 from penstock.contract.limits import CALL_WAIT_MS_MAX
+from penstock.rules.limit_words import OPERATORS, limit_words
 
 PROCESSOR_RATE = "broker_processor_ms_per_s"
 OWED_MS_MAX = 10_000.0
@@ -138,9 +139,13 @@ class ProcessorTime:
         self._stats.limit_refusals.note(tenant, PROCESSOR_RATE)
         raise CallFailed(
             ErrorCode.THROTTLED,
-            f"{PROCESSOR_RATE} of the tenant is reached: {self._used[tenant].ms_per_s} ms a second at this broker, all"
-            f" used, and {pace.line.calls} calls and {len(pace.line) - pace.line.calls} streams wait; clears in"
-            f" {int(pace.clears_in_ms(now_ms)) + 1} ms",
+            limit_words(
+                PROCESSOR_RATE,
+                f"the tenant may use {self._used[tenant].ms_per_s} ms a second at this broker, all used, and"
+                f" {pace.line.calls} calls and {len(pace.line) - pace.line.calls} streams wait",
+                clears=f"in {int(pace.clears_in_ms(now_ms)) + 1} ms",
+                raised_by=OPERATORS,
+            ),
         )
 
     def _passes(self, tenant: TenantId) -> bool:

@@ -88,6 +88,7 @@ class AdminCalls:
                 rate_burst_ms=wanted.quotas.rate_burst_ms,
                 rate_floor_percent=wanted.quotas.rate_floor_percent,
                 storage_bytes_max=wanted.quotas.storage_bytes_max,
+                kept_bytes_max=wanted.quotas.kept_bytes_max,
                 broker_processor_ms_per_s=wanted.quotas.broker_processor_ms_per_s,
             )
         elif wanted.generation:

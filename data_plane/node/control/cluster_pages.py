@@ -79,6 +79,7 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
             rate_burst_ms=record.quotas.rate_burst_ms,
             rate_floor_percent=record.quotas.rate_floor_percent,
             storage_bytes_max=record.quotas.storage_bytes_max,
+            kept_bytes_max=record.quotas.kept_bytes_max,
             broker_processor_ms_per_s=record.quotas.broker_processor_ms_per_s,
         ),
         suspended=record.suspended,

@@ -10,6 +10,7 @@ from data_plane.node.ports import Clock
 from penstock.contract.errors import LimitExceeded, PenstockError, Throttled
 from penstock.contract.ids import TenantId
 from penstock.rules.budgets import BUDGET, DAY, PARTS, REFUSE, SLOW, Budget, period_at
+from penstock.rules.limit_words import PAYERS, limit_words
 from penstock.rules.timestamps import moment_of
 
 RETRY_MS = 100
@@ -118,7 +119,8 @@ class KeyBudgets:
     def _spent(self, budget: Budget, needs: int = 0) -> str:
         """`needs`: units of the batch that was refused. It may be more than is left of a budget that is not full."""
         use = self._image.budget_use_of(BudgetKey(self._tenant, budget.budget_id))
-        used = budget.amount if use is None else min(use.used, use.granted)
+        # What brokers got counts as used: they use it, or give it back within seconds.
+        got = budget.amount if use is None else min(use.granted, budget.amount)
         ends_ms = period_at(budget.period, self._clock.now_ms())[1] if use is None else use.ends_ms
         ends_ms = min(ends_ms, ENDED_MS - 1)
         whose = "".join(
@@ -126,11 +128,11 @@ class KeyBudgets:
             for what, which in (("topic", budget.topic), ("principal", budget.principal))
             if which
         )
-        of = "today" if budget.period == DAY else "this month"
-        if used < budget.amount and needs > 1:
-            of += f", and this batch takes {needs}"
-        return (
-            f"budget {budget.name!r}{whose}: {used} of {budget.amount} {budget.unit} are used {of}; clears at"
-            f" {moment_of(ends_ms):%Y-%m-%dT%H:%M:%SZ}, or within seconds once a person of the tenant who is owner,"
-            " admin or billing raises it"
-        )
+        spent = f"{got} of {budget.amount} {budget.unit} are used {'today' if budget.period == DAY else 'this month'}"
+        at = f"at {moment_of(ends_ms):%Y-%m-%dT%H:%M:%SZ}"
+        if use is not None and use.used < got:
+            spent += f", {got - use.used} of them by brokers that have not said so yet or may give them back"
+            at += ", within seconds if they are given back"
+        if got < budget.amount and needs > 1:
+            spent += f", and this batch takes {needs}"
+        return limit_words(f"budget {budget.name!r}{whose}", spent, clears=at, raised_by=PAYERS)

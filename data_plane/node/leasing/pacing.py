@@ -120,6 +120,7 @@ class Pacing:
             # A new pace begins with the burst of its own rate.
             paced.pace = Pace(self._share(paced, now_ms), *self._burst(paced))
             paced.pace.principal, paced.pace.topic = key.principal, key.topic
+            paced.pace.limit_per_s = rate
         elif paced.rate != rate or (
             paced.revision != self._image.revision and now_ms - paced.looked_ms >= SHARE_CHECK_MS
         ):
@@ -272,6 +273,7 @@ class Pacing:
         percent = self._image.quotas_of(paced.key.tenant).rate_floor_percent
         paced.floor = paced.safe * percent // 100 if percent else paced.safe // FLOOR
         paced.pace.allow_burst(*self._burst(paced), now_ms)
+        paced.pace.limit_per_s = rate
 
     def _burst(self, paced: _Paced) -> tuple[int, int]:
         """As `Pace.allow_burst` takes it. More than is usual is stored in the broker's safe part alone: then all

@@ -21,6 +21,7 @@ from data_plane.node.leasing.pacing import CONSUME_RATE, PRODUCE_RATE
 from data_plane.node.ports import Clock
 from data_plane.node.serving.request_turns import KeyRequests, RequestTurns
 from data_plane.node.stats import NodeStats
+from data_plane.storage_limits.standing import StorageRefusal
 from data_plane.throttling.pacing import Pace
 from penstock.contract.ids import TenantId
 
@@ -73,8 +74,8 @@ class Allowance:
         """Those by which budgets slow the topic; to be asked only while `budgets.slows_topics`."""
         return self._paces.topic_paces(self._limit.tenant, self._principal.key_id, self._limit.name, topic)
 
-    def storage_refusal(self) -> str:
-        """Why the tenant may store no more; empty: it may."""
+    def storage_refusal(self) -> StorageRefusal | None:
+        """Why the tenant may store no more; None: it may."""
         return self._storage_refusal(self._limit.tenant)
 
     def delayed(self, milliseconds: int, topic: TopicRecord | None = None) -> None:
@@ -91,7 +92,7 @@ class Allowances:
         *,
         paces: Paces,
         budgets: Callable[[TenantId, str], KeyBudgets],
-        storage_refusal: Callable[[TenantId], str],
+        storage_refusal: Callable[[TenantId], StorageRefusal | None],
         fairness: Fairness,
         throttled: Throttled,
         clock: Clock,

@@ -11,7 +11,6 @@ import math
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.allowance import Allowance
-from data_plane.storage_limits.reports import STORAGE_BYTES_MAX
 from data_plane.storage_limits.standing import RETRY_MS
 from penstock.contract import errors
 from penstock.contract.ids import NO_PRODUCER_ID, TopicPartition
@@ -52,25 +51,27 @@ class AppendLimits:
             raise refusal
 
     def _check_storage(self, replica: Replica, header: BatchHeader, claimed_epoch: int) -> None:
-        full, now_ms = self._allowance.storage_refusal(), self._clock.monotonic_ms()
-        wait_ms, limit = float(RETRY_MS), STORAGE_BYTES_MAX
+        refusal, now_ms = self._allowance.storage_refusal(), self._clock.monotonic_ms()
+        wait_ms = float(RETRY_MS)
         numbered = header.producer_id != NO_PRODUCER_ID
-        if not full:
+        if refusal is not None:
+            limit, why = refusal.limit, refusal.text
+        else:
             if numbered or not self._full_until_ms:
                 return
-            until_ms, limit = self._full_until_ms.get(replica.where, (now_ms, limit))
+            until_ms, limit = self._full_until_ms.get(replica.where, (now_ms, ""))
             wait_ms = until_ms - now_ms
             if wait_ms <= 0:
                 self._full_until_ms.pop(replica.where, None)
                 return
-            full = f"{limit} was reached just now, what was refused comes first; clears in {wait_ms:.0f} ms"
+            why = f"{limit} was reached just now, what was refused comes first; clears in {wait_ms:.0f} ms"
         replica.leadership(claimed_epoch)
         if replica.has_already(header):
             return
         if not numbered:
             self._full_until_ms[replica.where] = (now_ms + wait_ms, limit)
         raise errors.Throttled(
-            f"{replica.name}: {full}",
+            f"{replica.name}: {why}",
             limit=limit,
             retry_after_ms=max(1, math.ceil(wait_ms)),
         )

@@ -25,6 +25,7 @@ from data_plane.node.serving.batch_turns import BatchTurns, Waiting
 from data_plane.node.tasks import Turn
 from data_plane.throttling.pacing import Pace
 from data_plane.throttling.queues import SLOW_DOWN_MS_MAX
+from data_plane.throttling.rate_words import rate_words
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
@@ -227,8 +228,7 @@ class ProduceStream:
                 id=wanted.id,
                 error=errors.Throttled.code,
                 base_offset=-1,
-                message=f"produce_bytes_per_s of {pace.whose} is reached: {pace.bytes_per_s} of it at this broker"
-                f" now, all used; clears in {pace.refuses_for_ms(now_ms)} ms"
+                message=f"{rate_words(PRODUCE_RATE, pace, wait_ms)}"
                 f"{self._budgets.slowing(PRODUCE_RATE, pace.principal, pace.topic)}",
                 retry_after_ms=wait_ms,
                 slow_down_ms=min(wait_ms, SLOW_DOWN_MS_MAX) if pace.topic else 0,

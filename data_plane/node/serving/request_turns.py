@@ -26,6 +26,7 @@ from data_plane.node.limit_refusals import of_whom
 from data_plane.node.ports import CallFailed, Clock, Connection
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import Pace
+from data_plane.throttling.rate_words import rate_words
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 from penstock.contract.limits import CALL_WAIT_MS_MAX
@@ -155,8 +156,7 @@ class KeyRequests:
         self._stats.limit_refusals.note(self._limit.tenant, of_whom(REQUEST_RATE, pace.principal))
         raise CallFailed(
             ErrorCode.THROTTLED,
-            f"requests_per_s of {pace.whose} is reached: {_per_s(pace)} of it at this broker now, all used;"
-            f" clears in {int(self._call_waits_ms(pace)) + 1} ms",
+            rate_words(REQUEST_RATE, pace, int(self._call_waits_ms(pace)) + 1, units=REQUEST_UNITS),
         )
 
     async def frame(
@@ -199,9 +199,3 @@ def _give_back(pace: Pace | None) -> None:
     if pace is not None:
         pace.correct(REQUEST_UNITS, 0)
         pace.line.wake_first()
-
-
-def _per_s(pace: Pace) -> str:
-    """Requests a second, as a number that a reader knows."""
-    whole, rest = divmod(pace.bytes_per_s, REQUEST_UNITS)
-    return f"{whole}" if whole >= 10 or not rest else f"{pace.bytes_per_s / REQUEST_UNITS:.1f}"

@@ -62,7 +62,7 @@ class StorageKeeper:
     async def _look(self) -> None:
         image = self._view.image
         limited = frozenset(
-            tenant for tenant, record in image.tenants.items() if record.quotas.storage_bytes_max
+            tenant for tenant, record in image.tenants.items() if record.quotas.storage_allowed
         )
         epochs = (image.controller_epoch, self._registration.epoch)
         if image.level < LEASES or not limited or image.controller is None or not epochs[1]:

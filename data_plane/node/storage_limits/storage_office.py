@@ -70,7 +70,7 @@ class StorageOffice:
         )
 
     def _limit(self, tenant: TenantId) -> int:
-        return self._view.image.quotas_of(tenant).storage_bytes_max
+        return self._view.image.quotas_of(tenant).storage_allowed
 
     def _tenant_of(self, topic_id: TopicId) -> TenantId | None:
         topic = self._view.image.topics.get(topic_id)

@@ -11,7 +11,7 @@ from data_plane.node.ports import StreamHandler
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.storage_limits.storage_keeper import StorageKeeper
 from data_plane.node.storage_limits.storage_office import StorageOffice
-from data_plane.storage_limits.standing import StorageStanding
+from data_plane.storage_limits.standing import StorageRefusal, StorageStanding
 from penstock.contract.ids import TenantId
 
 LEARN_MS = 12_000
@@ -45,10 +45,14 @@ class Storage:
             office=self.office,
         )
 
-    def refusal(self, tenant: TenantId) -> str:
-        """Why the tenant may produce nothing now; empty if it may. Cheap: asked for each batch."""
-        limit = self._view.image.quotas_of(tenant).storage_bytes_max
-        return self._standing.refusal(tenant, limit, self._clock.monotonic_ms()) if limit else ""
+    def refusal(self, tenant: TenantId) -> StorageRefusal | None:
+        """Why the tenant may produce nothing now; None: it may. Cheap: asked for each batch."""
+        quotas = self._view.image.quotas_of(tenant)
+        if not quotas.storage_allowed:
+            return None
+        return self._standing.refusal(
+            tenant, quotas.storage_bytes_max, quotas.kept_bytes_max, self._clock.monotonic_ms()
+        )
 
     def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
         return (self.keeper.run(),)

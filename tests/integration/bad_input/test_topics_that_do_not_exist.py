@@ -48,7 +48,7 @@ def client(cluster: Brokers, tenant: Tenant) -> Iterator[Client]:
 
 def names_it(refusal: NotFound, topic: str) -> None:
     assert refusal.message == f"topic '{topic}' does not exist"
-    assert refusal.remedy == "Check the name; create the object first."
+    assert refusal.remedy == "Check the name, and what the access list shows you; create the object first."
 
 
 @pytest.mark.parametrize("topic", ["nowhere", FOREIGN])

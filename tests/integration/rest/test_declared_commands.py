@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from penstock.cli.__main__ import run
+from penstock.contract.api_keys import RANDOM_BYTES, make_api_key
 from tests.integration.rest.little_server import Answer, Asked, little_server
 
 FILE = """
@@ -24,6 +25,8 @@ acls:
   - {effect: allow, principal: everyone, resource: tenant}
 """
 
+DRY_RUN = "?dry_run=true"
+
 
 class Service:
     """The objects of a tenant, in memory."""
@@ -32,15 +35,18 @@ class Service:
         self.kinds: dict[str, dict[str, dict[str, Any]]] = {
             "service-accounts": {}, "principal-groups": {}, "acls": {}, "topics": {},
             "people": {"usr_1": {"id": "usr_1", "email": "a@b.c"}}, "service-account-limits": {},
+            "keys": {},
         }  # fmt: skip
         self.default = "allow"
+        self.principal = "service"
         self.each_account: dict[str, Any] = {}
         self.asked: list[Asked] = []
         self.fails_at = ""
         self._made = 0
 
     def calls(self) -> Counter[str]:
-        return Counter(one.method for one in self.asked)
+        """All but dry runs, by method."""
+        return Counter(asked.method for asked in self.asked if not asked.path.endswith(DRY_RUN))
 
     def reply(self, asked: Asked) -> Answer:
         self.asked.append(asked)
@@ -51,6 +57,10 @@ class Service:
         if asked.method != "GET" and kind == self.fails_at:
             problem = {"code": "FORBIDDEN", "title": "Forbidden", "detail": "no", "status": 403}
             return Answer(status=403, body=problem)
+        if asked.path.endswith(DRY_RUN) and asked.method != "GET":
+            return Answer(body={})
+        if kind == "keys" and rest:
+            return Answer(body={"id": rest[0], "principal": self.principal})
         if kind == "access":
             self.default = self.default if asked.method == "GET" else asked.body["default"]
             return Answer(body={"default": self.default})
@@ -115,7 +125,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     kept = Service()
     with little_server(kept.reply) as server:
         monkeypatch.setenv("PENSTOCK_API_URL", server.url)
-        monkeypatch.setenv("PENSTOCK_API_KEY", "penstock_test_" + "x" * 40)
+        monkeypatch.setenv("PENSTOCK_API_KEY", make_api_key("test", bytes(RANDOM_BYTES)).reveal())
         monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
         yield kept
 
@@ -135,7 +145,8 @@ def test_what_is_applied_differs_no_more(
     assert "+ topic orders" in shown and "~ access default" in shown and "default: allow → deny" in shown
     assert service.calls().keys() == {"GET"}
     assert run(["apply", "-f", str(file), "--yes"]) == 0
-    writes = [urlsplit(one.path).path for one in service.asked if one.method != "GET"]
+    changes = [asked for asked in service.asked if asked.method != "GET" and not asked.path.endswith(DRY_RUN)]
+    writes = [urlsplit(asked.path).path for asked in changes]
     assert writes[0] == "/v1/service-accounts" and writes[-1] == "/v1/access"
     assert writes.count("/v1/topics:batch") == 1
     groups = {one["name"]: one for one in service.kinds["principal-groups"].values()}
@@ -183,7 +194,8 @@ def test_prune_removes_all_but_topics(service: Service, file: Path) -> None:
     assert [len(service.kinds[kind]) for kind in ("acls", "principal-groups", "service-accounts", "topics")] == [
         0, 0, 0, 2
     ]  # fmt: skip
-    assert next(one for one in service.asked if one.method != "GET").path == "/v1/access"
+    changes = [asked for asked in service.asked if asked.method != "GET" and not asked.path.endswith(DRY_RUN)]
+    assert changes[0].path == "/v1/access"
     assert run(["apply", "-f", str(file), "--yes", "--prune-topics"]) == 0 and not service.kinds["topics"]
 
 

@@ -278,6 +278,9 @@ class ReadOnly:
     def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
         return None
 
+    def hint(self, principal: Principal, resource: str, name: str) -> str:
+        return ""
+
 
 class Hidden:
     """Rules for the tests: nothing at all."""
@@ -287,6 +290,9 @@ class Hidden:
 
     def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
         return "hidden"
+
+    def hint(self, principal: Principal, resource: str, name: str) -> str:
+        return ""
 
 
 def test_the_hook_is_asked_for_each_operation() -> None:

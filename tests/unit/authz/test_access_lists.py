@@ -119,3 +119,35 @@ def test_more_answers_than_are_remembered_are_still_right() -> None:
         tenants.authenticator.authorize_group(principal, Operation.CONSUME, f"group-{number}")
         with pytest.raises(Forbidden):
             tenants.authenticator.authorize_group(principal, Operation.CONSUME, f"no-{number}")
+
+
+def test_a_persons_key_is_told_what_hides_a_name_whether_or_not_there_is_such_a_topic() -> None:
+    tenants = with_list(default="deny", owner="person:usr_ann")
+    principal = tenants.enter(ONE)
+    texts = []
+    for name in ("orders", "nothing"):
+        with pytest.raises(NotFound) as raised:
+            tenants.authenticator.topic(principal, Operation.PRODUCE, name)
+        texts.append(raised.value.message.replace(name, "NAME"))
+    assert (
+        texts
+        == [
+            "topic 'NAME' does not exist, or the access list hides it from person:usr_ann: no entry allows describe to"
+            " person:usr_ann, and the access list denies what no entry allows"
+        ]
+        * 2
+    )
+    with pytest.raises(NotFound, match="group 'readers' does not exist, or the access list hides it"):
+        tenants.authenticator.authorize_group(principal, Operation.CONSUME, "readers")
+
+
+def test_a_service_accounts_key_and_one_with_scopes_learn_nothing_of_the_list() -> None:
+    tenants = with_list(default="deny")
+    with pytest.raises(NotFound) as raised:
+        tenants.authenticator.topic(tenants.enter(ONE), Operation.PRODUCE, "orders")
+    assert raised.value.message == "topic 'orders' does not exist"
+    scope = model.Binding(topic_prefix="orders", operations=("produce",))
+    tenants.change_key(1, owner="person:usr_ann", bindings=(scope,))
+    with pytest.raises(NotFound) as raised:
+        tenants.authenticator.topic(tenants.enter(ONE), Operation.PRODUCE, "orders")
+    assert raised.value.message == "topic 'orders' does not exist"

@@ -45,7 +45,8 @@ def test_a_refusal_is_told_with_code_and_remedy_and_without_a_traceback(
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == (
-        "Error: orders: no such topic [NOT_FOUND]\n  Check the name; create the object first.\n"
+        "Error: orders: no such topic [NOT_FOUND]\n"
+        "  Check the name, and what the access list shows you; create the object first.\n"
     )
 
 

@@ -24,6 +24,7 @@ LATER = {
     "rate_burst_ms": 700,
     "rate_floor_percent": 8,
     "storage_bytes_max": 9,
+    "kept_bytes_max": 11,
     "broker_processor_ms_per_s": 10,
 }
 WANTED = model.TenantQuotas(produce_bytes_per_s=7, partitions_max=9, **LATER)

@@ -353,7 +353,7 @@ def test_a_call_that_has_waited_too_long_is_refused_with_the_limit_its_use_and_w
             await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX)
         assert broker.clock.monotonic_ms() - began_ms == pytest.approx(CALL_WAIT_MS_MAX, abs=5)
         assert refused.value.code == ErrorCode.THROTTLED
-        said = f"{PROCESSOR_RATE} of the tenant is reached: 1 ms a second at this broker, all used, and 0 calls and"
+        said = f"{PROCESSOR_RATE}: the tenant may use 1 ms a second at this broker, all used, and 0 calls and"
         assert str(refused.value).startswith(f"{said} 0 streams wait; clears in ")
         assert await broker.fair.turn_of_call(GREEDY, CALL_WAIT_MS_MAX, beat=True) == 0, (
             "a sign of life does not wait"

@@ -57,8 +57,8 @@ def test_a_spent_budget_says_which_how_much_when_it_clears_and_who_raises_it() -
     refusal = world.budgets.refusal("orders", 1, 100)
     assert isinstance(refusal, LimitExceeded) and refusal.limit == "budget"
     assert refusal.message == (
-        "budget 'prod': 10000 of 10000 bytes are used this month; clears at 2026-12-01T00:00:00Z, or within seconds"
-        " once a person of the tenant who is owner, admin or billing raises it"
+        "budget 'prod': 10000 of 10000 bytes are used this month; clears at 2026-12-01T00:00:00Z, or once"
+        " a person of the tenant who is owner, admin or billing raises it"
     )
     world.give(replace(BUDGET, amount=20_000))
     assert world.budgets.refusal("orders", 1, 10) is None, "a higher amount counts at once"
@@ -71,6 +71,17 @@ def test_a_batch_that_is_more_than_what_is_left_says_so() -> None:
     assert isinstance(refusal, LimitExceeded)
     assert "9000 of 10000 bytes are used this month, and this batch takes 1001; clears at" in refusal.message
     assert world.budgets.read_refusal("orders") is None
+
+
+def test_what_brokers_hold_unused_counts_and_is_said_so_that_the_numbers_are_those_of_the_refusal() -> None:
+    world = World(BUDGET)
+    world.spent(BUDGET, 10_000, unused=1_000)
+    refusal = world.budgets.refusal("orders", 1, 500)
+    assert isinstance(refusal, LimitExceeded)
+    assert (
+        "10000 of 10000 bytes are used this month, 1000 of them by brokers that have not said so yet or may give them"
+        " back; clears at 2026-12-01T00:00:00Z, within seconds if they are given back, or once"
+    ) in refusal.message
 
 
 def test_before_an_answer_a_broker_lets_its_floor_in_and_then_asks_for_a_moment() -> None:

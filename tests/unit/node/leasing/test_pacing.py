@@ -47,6 +47,9 @@ def test_brokers_share_the_rate_by_the_partitions_they_lead() -> None:
         for broker in (1, 2)
     ]
     assert [pace.bytes_per_s for pace in shares if pace] == [2_000, 1_000]
+    assert [pace.limit_per_s for pace in shares if pace] == [3_000, 3_000], (
+        "refusals say the tenant's number too"
+    )
 
 
 def test_the_share_follows_the_leaders_and_the_rate_and_ends_with_the_limit() -> None:

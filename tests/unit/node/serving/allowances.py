@@ -14,6 +14,7 @@ from data_plane.node.leasing.pacing import REQUEST_RATE
 from data_plane.node.ports import Clock, Rng, WorkClock
 from data_plane.node.serving.allowance import Allowance, Allowances, Throttled
 from data_plane.node.stats import NodeStats
+from data_plane.storage_limits.standing import StorageRefusal
 from data_plane.throttling.pacing import Pace
 from penstock.contract.ids import PrincipalNumber, TenantId
 from tests.unit.authz.setup import ACME
@@ -66,7 +67,7 @@ def allowances(
     *,
     fairness: Fairness | None = None,
     throttled: Throttled | None = None,
-    storage_refusal: Callable[[], str] = lambda: "",
+    storage_refusal: Callable[[], StorageRefusal | None] = lambda: None,
 ) -> Allowances:
     return Allowances(
         paces=paces or GivenPaces(),

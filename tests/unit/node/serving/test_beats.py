@@ -117,7 +117,7 @@ def test_a_beat_counts_as_a_request_and_goes_on_where_other_calls_are_refused() 
         pace.enter(20 * REQUEST_UNITS, hands.monotonic_ms(), may_refuse=False)
         await service.turn(methods.GROUP_HEARTBEAT, of(ACME), request(1))
         for method, sent in ((methods.GROUP_HEARTBEAT, request(0, "orders")), (methods.LIST_GROUPS, b"")):
-            with pytest.raises(CallFailed, match="requests_per_s of the tenant is reached: 10 of it"):
+            with pytest.raises(CallFailed, match="requests_per_s: the tenant may use 10 a second"):
                 await service.turn(method, of(ACME), sent)
         assert pace.let_in == 21 * REQUEST_UNITS, "a beat that finds so much before it counts no more"
 

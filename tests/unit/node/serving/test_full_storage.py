@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from data_plane.metadata.model import Binding
 from data_plane.node.replicas.replica import Replica
-from data_plane.storage_limits.standing import RETRY_MS
+from data_plane.storage_limits.standing import RETRY_MS, StorageRefusal
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import TopicPartition
@@ -18,6 +18,8 @@ from tests.unit.node.replicas.test_follower_stream import led
 
 from .test_produce_stream import Slow, stream_of
 
+FULL = StorageRefusal(limit="storage_bytes_max", text="full")
+
 
 class Leading(Slow):
     """A broker that leads one partition of the tenant, and hears whether the tenant is full."""
@@ -26,7 +28,7 @@ class Leading(Slow):
         super().__init__()
         self.replica = led()
         self.replica.topic = replace(self.replica.topic, tenant=ACME, name=name)
-        self.full = ""
+        self.full: StorageRefusal | None = None
         self.stream = stream_of(self, storage=lambda: self.full)
 
     def find(self, where: TopicPartition) -> Replica | None:
@@ -57,14 +59,14 @@ def test_a_full_tenants_audit_topic_is_still_written() -> None:
     broker = Leading(AUDIT_TOPIC)
     own = Binding(topic_prefix=AUDIT_TOPIC, operations=("produce",), resource="topic", literal=True)
     broker.tenants.change_key(1, bindings=(own,), owner=SERVICE)
-    broker.full = "full"
+    broker.full = FULL
     assert broker.sends(made_batch()) is None
 
 
 def test_what_is_in_the_log_already_is_answered_and_not_refused_while_the_tenant_is_full() -> None:
     broker = Leading()
     assert broker.sends(numbered(0)) is None
-    broker.full = "full"
+    broker.full = FULL
     assert broker.sends(numbered(2)) == ErrorCode.THROTTLED
     end = broker.end
     assert broker.sends(numbered(0)) is None
@@ -73,19 +75,19 @@ def test_what_is_in_the_log_already_is_answered_and_not_refused_while_the_tenant
 
 def test_a_batch_out_of_its_sequence_waits_like_the_one_before_it() -> None:
     broker = Leading()
-    broker.full = "full"
+    broker.full = FULL
     assert broker.sends(numbered(0)) == ErrorCode.THROTTLED
     assert broker.sends(numbered(2)) == ErrorCode.THROTTLED
-    broker.full = ""
+    broker.full = None
     assert broker.sends(numbered(0)) is None, "the numbers keep the order, so nothing waits"
     assert broker.sends(numbered(2)) is None
 
 
 def test_what_has_no_number_does_not_overtake_the_batch_that_was_refused_before_it() -> None:
     broker = Leading()
-    broker.full = "full"
+    broker.full = FULL
     assert broker.sends(made_batch()) == ErrorCode.THROTTLED
-    broker.full = ""
+    broker.full = None
     broker.passed_ms += RETRY_MS - 1
     assert broker.sends(made_batch()) == ErrorCode.THROTTLED
     broker.passed_ms += 1
@@ -95,6 +97,6 @@ def test_what_has_no_number_does_not_overtake_the_batch_that_was_refused_before_
 
 def test_a_broker_that_no_longer_leads_says_so_also_of_a_full_tenant() -> None:
     broker = Leading()
-    broker.full = "full"
+    broker.full = FULL
     broker.replica.leading = None
     assert broker.sends(made_batch()) == ErrorCode.NOT_LEADER

@@ -19,6 +19,7 @@ from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import TURN_MS
+from data_plane.storage_limits.standing import StorageRefusal
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import BURST_MS, Pace
 from data_plane.throttling.refusals import AT_ONCE
@@ -129,7 +130,7 @@ def stream_of(
     *,
     fairness: Fairness | None = None,
     paces: GivenPaces | None = None,
-    storage: Callable[[], str] = lambda: "",
+    storage: Callable[[], StorageRefusal | None] = lambda: None,
     requests: RequestTurns | None = None,
     committer: Committer | None = None,
     delays: Delays | None = None,
