@@ -66,6 +66,8 @@ def read_profile(name: str | None, environment: Mapping[str, str] | None = None)
         raise ConfigurationError(f"profile {wanted!r}: there is no profile file {path}") from None
     except OSError as error:
         raise ConfigurationError(f"profile file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"profile file {path}: {error}") from error
     try:
         profiles = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

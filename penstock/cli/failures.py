@@ -34,7 +34,7 @@ def tell(error: BaseException, *, as_json: bool) -> ExitCode:
 
 def tell_output_lost(error: OSError, *, as_json: bool) -> ExitCode:
     """The standard output cannot be written: the command may have done its work, but its result is lost."""
-    message = f"standard output: {error.strerror or error}"
+    message = f"{error.filename or 'standard output'}: {error.strerror or error}"
     remedy = "Free space where the output goes. What was asked for may be done: look before you repeat it."
     try:
         if as_json:

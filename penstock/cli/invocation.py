@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from penstock.cli import extensions
+from penstock.cli.arguments import as_text
 
 
 @dataclass(slots=True)
@@ -28,9 +29,9 @@ def current() -> Invocation:
     return click.get_current_context().find_root().ensure_object(Invocation)
 
 
-def _take_profile(context: click.Context, _: click.Parameter, value: str | None) -> None:
+def _take_profile(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        context.find_root().ensure_object(Invocation).profile = value
+        context.find_root().ensure_object(Invocation).profile = as_text(value, parameter, context)
 
 
 def _take_json(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -72,6 +73,14 @@ class Command(click.Command):
         super().__init__(name, params=[*(params or []), *shared_options()], **rest)
         self.examples = tuple(examples)
         """Whole command lines as one would type them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's. Raises `click.BadParameter` for bytes that are no text, where the parameter is one."""
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            if isinstance(parameter.type, click.types.StringParamType) and parameter.name in ctx.params:
+                ctx.params[parameter.name] = as_text(ctx.params[parameter.name], parameter, ctx)
+        return rest
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples, each on a line of its own, however long."""

@@ -14,11 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.display import line
+from penstock.cli.streams import has_every_letter
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on one line."""
-    print(json.dumps(value, ensure_ascii=False))
+    """One JSON document on one line. Letters that the stream does not have are JSON's own escapes."""
+    print(json.dumps(value, ensure_ascii=not has_every_letter()))
 
 
 def _console(*, stderr: bool = False) -> Console:
@@ -103,7 +104,7 @@ def progress(what: str, total: float | None = None) -> Iterator[Bar]:
         yield Bar(None, None)
         return
     columns = (
-        SpinnerColumn(),
+        SpinnerColumn("dots" if console.encoding.startswith("utf") else "line"),
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[note]}"),

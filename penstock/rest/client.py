@@ -93,8 +93,8 @@ class RestClient:
             raise ConfigurationError(
                 "api_url: no address of the control plane; pass api_url=, set PENSTOCK_API_URL, or name a profile"
             )
-        self._api_key = api_key
-        self._tenant = tenant
+        self._api_key = _header("api_key", api_key)
+        self._tenant = _header("tenant", tenant)
         self._timeout_s = timeout_s
         self._reach_s = reach_s
         parts = urlsplit(api_url)
@@ -106,6 +106,10 @@ class RestClient:
             raise ConfigurationError(f"api_url: {api_url!r} is not http(s)://host[:port]")
         self._host = parts.hostname
         self._port = port or (443 if parts.scheme == "https" else 80)
+        if not (parts.path.isascii() and parts.path.isprintable()):
+            raise ConfigurationError(
+                f"api_url: {api_url!r}: its path takes printable ASCII, other letters as %xx"
+            )
         self._path = parts.path.rstrip("/")
         self.api_url = f"{parts.scheme}://{parts.netloc}{self._path}"
         self._tls: ssl.SSLContext | None = None
@@ -386,6 +390,13 @@ class RestClient:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _header(name: str, value: str | None) -> str | None:
+    """`value`, which goes with every call. Raises `ConfigurationError`, which does not show it."""
+    if value is not None and not (value.isascii() and value.isprintable()):
+        raise ConfigurationError(f"{name}: it has characters other than printable ASCII")
+    return value
 
 
 def _json_lines(body: bytes) -> list[Any]:
