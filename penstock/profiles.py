@@ -35,6 +35,8 @@ ZONE = "PENSTOCK_ZONE"
 _NO_HOST = re.compile(r"[\s/@?#]")
 DEFAULT_PROFILE = "default"
 """Read when no profile is named or used, if the file has it."""
+SIGN_IN = "sign_in"
+"""A field of a profile: the person who has signed in there (`penstock login`). The command line reads it alone."""
 USED = "use"
 """A line before the first table: the profile that is read when none is named (`penstock profile use`)."""
 

@@ -22,8 +22,8 @@ def organisation_audit() -> None:
     "list",
     short_help="List entries, newest first.",
     examples=[
-        "penstock organisation audit list org_4fZ8 --kind member --token-file session.token",
-        "penstock organisation audit list org_4fZ8 --outcome refused --from 2026-01-31 --token-file session.token",
+        "penstock organisation audit list org_4fZ8 --kind member",
+        "penstock organisation audit list org_4fZ8 --outcome refused --from 2026-01-31",
     ],
 )
 @click.argument("organisation_id", metavar="ID")
@@ -44,7 +44,7 @@ def organisation_audit_list(
 @organisation_audit.command(
     "export",
     short_help="Write the log into a file, and go on with one.",
-    examples=["penstock organisation audit export org_4fZ8 group.jsonl --token-file session.token"],
+    examples=["penstock organisation audit export org_4fZ8 group.jsonl"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -64,7 +64,7 @@ def organisation_audit_export(
 @organisation_audit.command(
     "head",
     short_help="Show the newest entry's number and hash, to note elsewhere.",
-    examples=["penstock organisation audit head org_4fZ8 --token-file session.token"],
+    examples=["penstock organisation audit head org_4fZ8"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.option("--sequence", type=click.IntRange(min=1), help="Of this entry instead of the newest.")
@@ -90,8 +90,8 @@ def organisation_audit_head(
     "verify",
     short_help="Check whether the log still holds what was noted of it.",
     examples=[
-        "penstock organisation audit verify org_4fZ8 --token-file session.token",
-        f"penstock organisation audit verify org_4fZ8 --expect 14:{'0' * 64} --token-file session.token",
+        "penstock organisation audit verify org_4fZ8",
+        f"penstock organisation audit verify org_4fZ8 --expect 14:{'0' * 64}",
     ],
 )
 @click.argument("organisation_id", metavar="ID")

@@ -10,13 +10,17 @@ import click
 
 from penstock.cli.cluster import TOKEN_VARIABLE, operator_client
 from penstock.cli.confirmation import must_agree
+from penstock.cli.connection import chosen_profile
 from penstock.cli.display import line
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import client_with, settings
+from penstock.cli.sign_ins import is_of_service, sign_in_of
 from penstock.cli.topic_changes import timeout_option
+from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import ConfigurationError
+from penstock.profiles import read_profile
 from penstock.rest.client import RestClient, segment
 
 if TYPE_CHECKING:
@@ -33,13 +37,19 @@ def session_option(command: _FunctionT) -> _FunctionT:
     return click.option(
         "--token-file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help=f"File with the token of your session, as POST /v1/sign-in answers it (or {SESSION_VARIABLE}).",
+        help=f"File with the token of a session (or {SESSION_VARIABLE}); without it the sign-in of `penstock login`.",
     )(command)
 
 
 @contextmanager
 def session_client(token_file: Path | None) -> Iterator[RestClient]:
     """A client with the token of a person's session. Raises `ConfigurationError` when there is none."""
+    chosen = settings()
+    with client_with(chosen, _session_token(chosen, token_file)) as rest:
+        yield rest
+
+
+def _session_token(chosen: ConnectionSettings, token_file: Path | None) -> str:
     if token_file is not None:
         try:
             token = token_file.read_text(encoding="ascii", errors="replace").strip()
@@ -47,12 +57,12 @@ def session_client(token_file: Path | None) -> Iterator[RestClient]:
             raise ConfigurationError(f"session's token: {error}") from error
     else:
         token = os.environ.get(SESSION_VARIABLE, "").strip()
-    if not token:
-        raise ConfigurationError(
-            f"session's token: name its file with --token-file, or set {SESSION_VARIABLE}"
-        )
-    with client_with(settings(), token) as rest:
-        yield rest
+    if token:
+        return token
+    sign_in = sign_in_of(read_profile(chosen_profile()))
+    if token_file is None and sign_in is not None and is_of_service(sign_in, chosen.api_url):
+        return sign_in.token
+    raise ConfigurationError("no person has signed in: `penstock login`")
 
 
 @click.group(
@@ -69,7 +79,7 @@ def organisation() -> None:
     "list",
     short_help="List your organisations, or for operators all.",
     examples=[
-        "penstock organisation list --token-file session.token",
+        "penstock organisation list",
         "penstock organisation list --all --search acme --token-file operator.token",
     ],
 )
@@ -104,7 +114,7 @@ def organisation_list(every: bool, search: str | None, token_file: Path | None, 
 @organisation.command(
     "create",
     cls=ChangingCommand,
-    examples=["penstock organisation create acme --display-name 'Acme Group' --token-file session.token"],
+    examples=["penstock organisation create acme --display-name 'Acme Group'"],
 )
 @click.argument("name")
 @click.option("--display-name", help="What people call it; the name unless given.")
@@ -124,7 +134,7 @@ def organisation_create(name: str, display_name: str | None, token_file: Path | 
 @organisation.command(
     "rename",
     cls=ChangingCommand,
-    examples=["penstock organisation rename org_4fZ8 --display-name 'Acme Group' --token-file session.token"],
+    examples=["penstock organisation rename org_4fZ8 --display-name 'Acme Group'"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.option("--name", help="Another unique name.")
@@ -148,7 +158,7 @@ def organisation_rename(
 @organisation.command(
     "delete",
     cls=ChangingCommand,
-    examples=["penstock organisation delete org_4fZ8 --yes --token-file session.token"],
+    examples=["penstock organisation delete org_4fZ8 --yes"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -163,9 +173,7 @@ def organisation_delete(organisation_id: str, yes: bool, token_file: Path | None
     _done({"id": organisation_id, "deleted": True}, f"Deleted {organisation_id}.")
 
 
-@organisation.command(
-    "members", examples=["penstock organisation members org_4fZ8 --token-file session.token"]
-)
+@organisation.command("members", examples=["penstock organisation members org_4fZ8"])
 @click.argument("organisation_id", metavar="ID")
 @session_option
 @timeout_option
@@ -185,7 +193,7 @@ def organisation_members(organisation_id: str, token_file: Path | None, timeout:
 @organisation.command(
     "role",
     cls=ChangingCommand,
-    examples=["penstock organisation role org_4fZ8 usr_9Kd2 auditor --token-file session.token"],
+    examples=["penstock organisation role org_4fZ8 usr_9Kd2 auditor"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.argument("person")
@@ -205,7 +213,7 @@ def organisation_role(
 @organisation.command(
     "remove",
     cls=ChangingCommand,
-    examples=["penstock organisation remove org_4fZ8 usr_9Kd2 --yes --token-file session.token"],
+    examples=["penstock organisation remove org_4fZ8 usr_9Kd2 --yes"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.argument("person")
@@ -225,7 +233,7 @@ def organisation_remove(
 
 @organisation.command(
     "invite",
-    examples=["penstock organisation invite org_4fZ8 ann@example.com auditor --token-file session.token"],
+    examples=["penstock organisation invite org_4fZ8 ann@example.com auditor"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.argument("email")
@@ -246,9 +254,7 @@ def organisation_invite(
     say(f"{email} joins as {role} {'with this link' if made['link'] else 'with the link that is mailed'}.")
 
 
-@organisation.command(
-    "withdraw", examples=["penstock organisation withdraw org_4fZ8 ivt_7Qw1 --token-file session.token"]
-)
+@organisation.command("withdraw", examples=["penstock organisation withdraw org_4fZ8 ivt_7Qw1"])
 @click.argument("organisation_id", metavar="ID")
 @click.argument("invitation")
 @session_option
@@ -262,9 +268,7 @@ def organisation_withdraw(
     _done({"id": invitation, "withdrawn": True}, f"Withdrew {invitation}.")
 
 
-@organisation.command(
-    "tenants", examples=["penstock organisation tenants org_4fZ8 --token-file session.token"]
-)
+@organisation.command("tenants", examples=["penstock organisation tenants org_4fZ8"])
 @click.argument("organisation_id", metavar="ID")
 @session_option
 @timeout_option
@@ -285,7 +289,7 @@ def organisation_tenants(organisation_id: str, token_file: Path | None, timeout:
 @organisation.command(
     "move-in",
     cls=ChangingCommand,
-    examples=["penstock organisation move-in org_4fZ8 tn_2Lm5 --token-file session.token"],
+    examples=["penstock organisation move-in org_4fZ8 tn_2Lm5"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.argument("tenant")
@@ -301,7 +305,7 @@ def organisation_move_in(organisation_id: str, tenant: str, token_file: Path | N
 @organisation.command(
     "move-out",
     cls=ChangingCommand,
-    examples=["penstock organisation move-out org_4fZ8 tn_2Lm5 --yes --token-file session.token"],
+    examples=["penstock organisation move-out org_4fZ8 tn_2Lm5 --yes"],
 )
 @click.argument("organisation_id", metavar="ID")
 @click.argument("tenant")

@@ -47,7 +47,7 @@ def tenant_show(timeout: float) -> None:
 @tenant.command(
     "create",
     short_help="Make a tenant, which you own.",
-    examples=["penstock tenant create acme --currency EUR --token-file session.token"],
+    examples=["penstock tenant create acme --currency EUR"],
 )
 @click.argument("name")
 @click.option(

@@ -82,12 +82,13 @@ class RestClient:
         tenant: str | None = None,
         timeout_s: float = TIMEOUT_S,
         reach_s: float | None = None,
+        program: str = "penstock-python",
     ) -> None:
         """`api_key` is an API key, a session token of a sign-in or an operator's token; None for sign-up.
 
         `tenant` chooses the tenant of a session token that has several. `reach_s`: a call to which no connection could
         be made is given up after so long, with two attempts at least, however long its answer may take; None: by its
-        deadline alone. Raises `ConfigurationError`.
+        deadline alone. `program` is what it calls itself. Raises `ConfigurationError`.
         """
         if not api_url:
             raise ConfigurationError(
@@ -95,6 +96,7 @@ class RestClient:
             )
         self._api_key = _header("api_key", api_key)
         self._tenant = _header("tenant", tenant)
+        self._program = program
         self._timeout_s = timeout_s
         self._reach_s = reach_s
         parts = urlsplit(api_url)
@@ -286,7 +288,7 @@ class RestClient:
             pause = min(2 * pause, _BACKOFF_MAX_S)
 
     def _headers(self, idempotency_key: str | None) -> dict[str, str]:
-        headers = {"Accept": _JSON, "User-Agent": "penstock-python"}
+        headers = {"Accept": _JSON, "User-Agent": self._program}
         if self._api_key is not None:
             headers["Authorization"] = f"Bearer {self._api_key}"
         if self._tenant is not None:
