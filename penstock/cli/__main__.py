@@ -55,6 +55,24 @@ COMMANDS = {
 }
 """Where each command is. Imported when asked for: one command pays for no other's libraries."""
 
+SECTIONS = {
+    "Messages": ("topic", "produce", "consume", "group"),
+    "You, and this machine": ("login", "logout", "whoami", "profile", "doctor", "completion"),
+    "Who may": ("key", "service-account", "principal-group", "access"),
+    "The tenant": (
+        *("tenant", "organisation", "limits", "budget", "webhook", "audit"),
+        *("history", "restore", "diff", "apply"),
+    ),
+    "Usage and money": (
+        *("usage", "cost", "prices", "invoice", "verify-invoice", "payment", "coupon", "sla"),
+    ),
+    "For operators": (
+        *("cluster", "placement", "partition", "price-book", "terms", "billing", "margins", "infrastructure"),
+    ),
+    "A service of your own": ("dev", "broker", "server", "config"),
+}
+"""Titles of the help, each with its commands."""
+
 _EPILOG = """\b
 Exit codes: 0 done; 1 a bug; 2 wrong usage; 3 not found; 4 key wrong or not allowed;
 5 refused for good; 6 not applied, may succeed later; 7 outcome unknown;
@@ -78,7 +96,12 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 
 @click.group(
-    name="penstock", cls=Group, homes=COMMANDS, epilog=_EPILOG, context_settings={"max_content_width": 110}
+    name="penstock",
+    cls=Group,
+    homes=COMMANDS,
+    sections=SECTIONS,
+    epilog=_EPILOG,
+    context_settings={"max_content_width": 110},
 )
 @click.option(
     "--version",

@@ -94,7 +94,8 @@ class Command(click.Command):
 class Group(click.Group):
     """A group whose commands come from the wheel and, under `path`, from the server's entry points.
 
-    `homes` names module:attribute of commands that are imported when they are asked for.
+    `homes` names module:attribute of commands that are imported when they are asked for. `sections` are titles with the
+    commands under each in the help.
     """
 
     command_class = Command
@@ -106,9 +107,11 @@ class Group(click.Group):
         params: list[click.Parameter] | None = None,
         path: Sequence[str] = (),
         homes: Mapping[str, str] = MappingProxyType({}),
+        sections: Mapping[str, Sequence[str]] = MappingProxyType({}),
         **rest: Any,
     ) -> None:
         super().__init__(name, params=[*(params or []), *shared_options()], **rest)
+        self._sections = sections
         self.path = tuple(path)
         self._homes = homes
 
@@ -125,6 +128,37 @@ class Group(click.Group):
             return extensions.load((*self.path, cmd_name))
         except extensions.Absent as absent:
             return _AbsentCommand(cmd_name, absent)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, which suggests commands that are imported already. Raises `click.exceptions.NoSuchCommand`."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            name = error.command_name
+            raise click.exceptions.NoSuchCommand(
+                name, possibilities=self.list_commands(ctx), ctx=ctx
+            ) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands under the titles of their sections; those of no section come last."""
+        titled = {name for names in self._sections.values() for name in names}
+        sections = dict(self._sections)
+        sections["More" if titled else "Commands"] = [
+            name for name in self.list_commands(ctx) if name not in titled
+        ]
+        width = max((len(name) for name in self.list_commands(ctx)), default=0)
+        for title, names in sections.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [
+                (f"{name:<{width}}", command.get_short_help_str(formatter.width - 6 - width))
+                for name, command in commands
+                if command is not None and not command.hidden
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def _from_home(self, name: str) -> click.Command | None:
         home = self._homes.get(name)
