@@ -28,6 +28,8 @@ COMMANDS = {
     "login": "penstock.cli.login:login",
     "logout": "penstock.cli.login:logout",
     "whoami": "penstock.cli.login:whoami",
+    "sign-in": "penstock.cli.sign_in_list:sign_in",
+    "people": "penstock.cli.people:people",
     "tenant": "penstock.cli.tenants:tenant",
     "organisation": "penstock.cli.organisations:organisation",
     "cluster": "penstock.cli.cluster:cluster",
@@ -57,8 +59,8 @@ COMMANDS = {
 
 SECTIONS = {
     "Messages": ("topic", "produce", "consume", "group"),
-    "You, and this machine": ("login", "logout", "whoami", "profile", "doctor", "completion"),
-    "Who may": ("key", "service-account", "principal-group", "access"),
+    "You, and this machine": ("login", "logout", "whoami", "sign-in", "profile", "doctor", "completion"),
+    "Who may": ("people", "key", "service-account", "principal-group", "access"),
     "The tenant": (
         *("tenant", "organisation", "limits", "budget", "webhook", "audit"),
         *("history", "restore", "diff", "apply"),

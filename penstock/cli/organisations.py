@@ -10,17 +10,16 @@ import click
 
 from penstock.cli.cluster import TOKEN_VARIABLE, operator_client
 from penstock.cli.confirmation import must_agree
-from penstock.cli.connection import chosen_profile
 from penstock.cli.display import line
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
+from penstock.cli.named import ORGANISATIONS, PEOPLE, Named
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import client_with, settings
-from penstock.cli.sign_ins import is_of_service, sign_in_of
+from penstock.cli.sign_ins import credential
 from penstock.cli.topic_changes import timeout_option
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import ConfigurationError
-from penstock.profiles import read_profile
 from penstock.rest.client import RestClient, segment
 
 if TYPE_CHECKING:
@@ -56,13 +55,10 @@ def _session_token(chosen: ConnectionSettings, token_file: Path | None) -> str:
         except OSError as error:
             raise ConfigurationError(f"session's token: {error}") from error
     else:
-        token = os.environ.get(SESSION_VARIABLE, "").strip()
-    if token:
-        return token
-    sign_in = sign_in_of(read_profile(chosen_profile()))
-    if token_file is None and sign_in is not None and is_of_service(sign_in, chosen.api_url):
-        return sign_in.token
-    raise ConfigurationError("no person has signed in: `penstock login`")
+        token = os.environ.get(SESSION_VARIABLE, "").strip() or credential(chosen).text or ""
+    if not token:
+        raise ConfigurationError("no person has signed in: `penstock login`")
+    return token
 
 
 @click.group(
@@ -136,7 +132,7 @@ def organisation_create(name: str, display_name: str | None, token_file: Path | 
     cls=ChangingCommand,
     examples=["penstock organisation rename org_4fZ8 --display-name 'Acme Group'"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.option("--name", help="Another unique name.")
 @click.option("--display-name", help="What people call it.")
 @session_option
@@ -151,7 +147,7 @@ def organisation_rename(
     if not body:
         raise click.UsageError("say --name, --display-name or both.")
     with session_client(token_file) as rest:
-        changed = rest.patch(path_of(organisation_id), body, timeout_s=timeout)
+        changed = rest.patch(path_of(rest, organisation_id), body, timeout_s=timeout)
     _done(changed, f"It is {changed['name']} now, called {changed['display_name']}.")
 
 
@@ -160,7 +156,7 @@ def organisation_rename(
     cls=ChangingCommand,
     examples=["penstock organisation delete org_4fZ8 --yes"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @session_option
 @timeout_option
@@ -169,19 +165,19 @@ def organisation_delete(organisation_id: str, yes: bool, token_file: Path | None
     if not yes:
         must_agree(f"{organisation_id} goes for good, with its members and invitations. Go on?")
     with session_client(token_file) as rest:
-        rest.delete(path_of(organisation_id), timeout_s=timeout)
+        rest.delete(path_of(rest, organisation_id), timeout_s=timeout)
     _done({"id": organisation_id, "deleted": True}, f"Deleted {organisation_id}.")
 
 
 @organisation.command("members", examples=["penstock organisation members org_4fZ8"])
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @session_option
 @timeout_option
 def organisation_members(organisation_id: str, token_file: Path | None, timeout: float) -> None:
     """List the members and open invitations of an organisation."""
     with session_client(token_file) as rest:
-        members = list(rest.items(path_of(organisation_id, "members"), timeout_s=timeout))
-        invited = list(rest.items(path_of(organisation_id, "invitations"), timeout_s=timeout))
+        members = list(rest.items(path_of(rest, organisation_id, "members"), timeout_s=timeout))
+        invited = list(rest.items(path_of(rest, organisation_id, "invitations"), timeout_s=timeout))
     if current().json:
         print_json({"members": members, "invitations": invited})
         return
@@ -195,8 +191,8 @@ def organisation_members(organisation_id: str, token_file: Path | None, timeout:
     cls=ChangingCommand,
     examples=["penstock organisation role org_4fZ8 usr_9Kd2 auditor"],
 )
-@click.argument("organisation_id", metavar="ID")
-@click.argument("person")
+@click.argument("organisation_id", metavar="ID|NAME")
+@click.argument("person", metavar="ID|EMAIL")
 @click.argument("role", type=click.Choice(ROLES))
 @session_option
 @timeout_option
@@ -205,7 +201,7 @@ def organisation_role(
 ) -> None:
     """Give a member another role. It holds in every tenant of the organisation at once."""
     with session_client(token_file) as rest:
-        path = path_of(organisation_id, "members", person)
+        path = _member_path(rest, organisation_id, person)
         changed = rest.patch(path, {"role": role}, timeout_s=timeout)
     _done(changed, f"{changed['email']} is {changed['role']} now.")
 
@@ -215,8 +211,8 @@ def organisation_role(
     cls=ChangingCommand,
     examples=["penstock organisation remove org_4fZ8 usr_9Kd2 --yes"],
 )
-@click.argument("organisation_id", metavar="ID")
-@click.argument("person")
+@click.argument("organisation_id", metavar="ID|NAME")
+@click.argument("person", metavar="ID|EMAIL")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @session_option
 @timeout_option
@@ -227,7 +223,7 @@ def organisation_remove(
     if not yes:
         must_agree(f"{person} sees nothing of the organisation any more, and their keys are revoked. Go on?")
     with session_client(token_file) as rest:
-        rest.delete(path_of(organisation_id, "members", person), timeout_s=timeout)
+        rest.delete(_member_path(rest, organisation_id, person), timeout_s=timeout)
     _done({"id": person, "removed": True}, f"Removed {person}.")
 
 
@@ -235,7 +231,7 @@ def organisation_remove(
     "invite",
     examples=["penstock organisation invite org_4fZ8 ann@example.com auditor"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("email")
 @click.argument("role", type=click.Choice(ROLES))
 @session_option
@@ -246,7 +242,7 @@ def organisation_invite(
     """Invite a person by e-mail address. Without a mail server it prints the link: pass it on."""
     with session_client(token_file) as rest:
         body = {"email": email, "role": role}
-        made = rest.post(path_of(organisation_id, "invitations"), body, timeout_s=timeout)
+        made = rest.post(path_of(rest, organisation_id, "invitations"), body, timeout_s=timeout)
     if current().json:
         print_json(made)
         return
@@ -255,7 +251,7 @@ def organisation_invite(
 
 
 @organisation.command("withdraw", examples=["penstock organisation withdraw org_4fZ8 ivt_7Qw1"])
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("invitation")
 @session_option
 @timeout_option
@@ -264,18 +260,18 @@ def organisation_withdraw(
 ) -> None:
     """Withdraw an invitation: its link stops working."""
     with session_client(token_file) as rest:
-        rest.delete(path_of(organisation_id, "invitations", invitation), timeout_s=timeout)
+        rest.delete(path_of(rest, organisation_id, "invitations", invitation), timeout_s=timeout)
     _done({"id": invitation, "withdrawn": True}, f"Withdrew {invitation}.")
 
 
 @organisation.command("tenants", examples=["penstock organisation tenants org_4fZ8"])
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @session_option
 @timeout_option
 def organisation_tenants(organisation_id: str, token_file: Path | None, timeout: float) -> None:
     """List the tenants of an organisation."""
     with session_client(token_file) as rest:
-        found = list(rest.items(path_of(organisation_id, "tenants"), timeout_s=timeout))
+        found = list(rest.items(path_of(rest, organisation_id, "tenants"), timeout_s=timeout))
     if current().json:
         print_json({"tenants": found})
         return
@@ -291,14 +287,14 @@ def organisation_tenants(organisation_id: str, token_file: Path | None, timeout:
     cls=ChangingCommand,
     examples=["penstock organisation move-in org_4fZ8 tn_2Lm5"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("tenant")
 @session_option
 @timeout_option
 def organisation_move_in(organisation_id: str, tenant: str, token_file: Path | None, timeout: float) -> None:
     """Move a tenant that you own into an organisation that you own."""
     with session_client(token_file) as rest:
-        moved = rest.post(path_of(organisation_id, "tenants", tenant), timeout_s=timeout)
+        moved = rest.post(path_of(rest, organisation_id, "tenants", tenant), timeout_s=timeout)
     _done(moved, f"{moved['name']} belongs to {organisation_id} now.")
 
 
@@ -307,7 +303,7 @@ def organisation_move_in(organisation_id: str, tenant: str, token_file: Path | N
     cls=ChangingCommand,
     examples=["penstock organisation move-out org_4fZ8 tn_2Lm5 --yes"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("tenant")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @session_option
@@ -319,7 +315,7 @@ def organisation_move_out(
     if not yes:
         must_agree(f"Members without a role of their own lose {tenant}, and their keys are revoked. Go on?")
     with session_client(token_file) as rest:
-        moved = rest.delete(path_of(organisation_id, "tenants", tenant), timeout_s=timeout)
+        moved = rest.delete(path_of(rest, organisation_id, "tenants", tenant), timeout_s=timeout)
     _done(moved, f"{moved['name']} stands alone now.")
 
 
@@ -340,9 +336,16 @@ def _list_all(search: str | None, token_file: Path | None, timeout: float) -> No
     )
 
 
-def path_of(organisation_id: str, *rest: str) -> str:
-    """The address of an organisation, or of something below it."""
-    return "/".join([_PATH, segment(organisation_id), *map(segment, rest)])
+def path_of(rest: RestClient, organisation_id: str, *parts: str) -> str:
+    """The address of an organisation by its id or its name, or of something below it. Raises `NotFound`."""
+    return "/".join([_PATH, segment(ORGANISATIONS.id_of(rest, organisation_id)), *map(segment, parts)])
+
+
+def _member_path(rest: RestClient, organisation_id: str, person: str) -> str:
+    """The address of a member by their id or e-mail address. Raises `NotFound`."""
+    path = path_of(rest, organisation_id, "members")
+    members = Named(what="member", path=path, prefix=PEOPLE.prefix, name=PEOPLE.name)
+    return f"{path}/{segment(members.id_of(rest, person))}"
 
 
 def _state(tenant: dict[str, Any]) -> str:
