@@ -1,12 +1,17 @@
 """Arguments as the shell gives them: text, or bytes where a command says so."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    _BytesParameter = click.ParamType[bytes]
+else:
+    _BytesParameter = click.ParamType  # generic in newer versions only
 
-class Bytes(click.ParamType[bytes]):
+
+class Bytes(_BytesParameter):
     """The bytes of an argument as the shell gave them, whatever they are."""
 
     name = "text"

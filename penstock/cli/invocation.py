@@ -4,6 +4,7 @@ can join.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -132,14 +133,12 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, which suggests commands that are imported already. Raises `click.exceptions.NoSuchCommand`."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:
-            name = error.command_name
-            raise click.exceptions.NoSuchCommand(
-                name, possibilities=self.list_commands(ctx), ctx=ctx
-            ) from None
+        """As click's, which suggests commands that are imported already. Raises `click.UsageError`."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            alike = " or ".join(map(repr, get_close_matches(name, self.list_commands(ctx))))
+            raise click.UsageError(f"No such command {name!r}.{alike and f' Did you mean {alike}?'}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands under the titles of their sections; those of no section come last."""

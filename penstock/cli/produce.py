@@ -14,7 +14,7 @@ import click
 from penstock.cli import sources
 from penstock.cli.arguments import Bytes
 from penstock.cli.connection import connect
-from penstock.cli.display import moment, text
+from penstock.cli.display import counted, moment, text
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import Bar, print_json, progress, say
 from penstock.cli.sources import Item
@@ -158,11 +158,20 @@ class _Sending:
                     break
         except PenstockError as error:
             self._failure = self._failure or error
+        except KeyboardInterrupt as stopped:
+            self._note_on_their_way(stopped)
+            raise
         producer.flush(timeout=self._timeout)
         while self._outstanding:
             self._collect(*self._outstanding.popleft())
         if self._failure is not None:
             raise self._failure
+
+    def _note_on_their_way(self, stopped: KeyboardInterrupt) -> None:
+        self._collect_ended()
+        count = len(self._outstanding)
+        if count:
+            stopped.add_note(f"{counted(count, 'message')} without an answer yet may be stored.")
 
     def _collect_ended(self) -> None:
         waiting = self._outstanding

@@ -15,8 +15,10 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.organisations import session_client, session_option
 from penstock.cli.output import print_fact, print_json, print_table, say
 from penstock.cli.price_books import read_json
+from penstock.cli.quantities import in_unit
 from penstock.cli.rest import admin_client, client_with, settings
 from penstock.cli.topic_changes import timeout_option
+from penstock.contract.resources import LIMITS
 
 
 @click.group(name="tenant", cls=Group, path=("tenant",))
@@ -41,8 +43,12 @@ def tenant_show(timeout: float) -> None:
     for found in tenants:
         click.echo(line(f"{found.get('name', '')}  (id {found.get('id', '')})"))
     limits = {name: value for name, value in quotas.items() if name != "tenant"}
-    rows = [[name, value, _used(name, used)] for name, value in sorted(limits.items())]
-    print_table(["limit", "value", "used"], [row for row in rows if isinstance(row[1], (int, str))])
+    rows = [
+        [name, value, _used(name, used), _meaning(name, value)]
+        for name, value in sorted(limits.items())
+        if isinstance(value, (int, str))
+    ]
+    print_table(["limit", "value", "used", "that is"], rows)
 
 
 @tenant.command(
@@ -226,6 +232,12 @@ def tenant_protect(tenant_id: str, off: bool, token_file: Path | None, timeout: 
         body = {"deletion_protection": not off}
         changed = rest.patch(f"/v1/tenants/{_segment(tenant_id)}", body, timeout_s=timeout)
     _show(changed, "protected no more" if off else "protected against being closed")
+
+
+def _meaning(name: str, value: object) -> str:
+    """A limit in its unit, and what 0 means."""
+    zero = next((field.zero for field in LIMITS if field.name == name), "")
+    return zero if value == 0 else in_unit(name, value)
 
 
 def _used(name: str, used: dict[str, int | None]) -> str:

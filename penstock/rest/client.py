@@ -272,6 +272,12 @@ class RestClient:
                 wait = pause
                 was_lost = True
                 reach_by = deadline
+            except KeyboardInterrupt as stopped:
+                if method != "GET":
+                    stopped.add_note(
+                        f"{method} {path}: the service may have done it; look before you repeat it."
+                    )
+                raise
             except TimeoutError as error:
                 before = "" if failure is None else f"; before that: {failure.message}"
                 if method == "GET" and not was_lost:
