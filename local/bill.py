@@ -36,7 +36,14 @@ def bill(data: Path | None, timeout: float) -> None:
     with rest_client() as own:
         tenant = str(next(own.items("/v1/tenants"))["id"])
         with progress("Billing"):
-            invoice = _issued(own, _cut(service, tenant), timeout, WakeUps(service.datasets))
+            ended = _cut(service, tenant)
+            try:
+                invoice = _issued(own, ended, timeout, WakeUps(service.datasets))
+            except KeyboardInterrupt as stopped:
+                stopped.add_note(
+                    f"The period has ended, and invoice {ended} is issued all the same: penstock invoice list"
+                )
+                raise
     if current().json:
         print_json(invoice)
         return

@@ -86,11 +86,15 @@ def up(
                 )
                 result, started = whole.cluster, (*whole.cluster.started, *whole.started)
                 password = None if known else whole.account.password
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         if not detach:
             service.down()
-        elif was_supervised:
-            supervision.leave_behind(service.directory)
+        else:
+            if was_supervised:
+                supervision.leave_behind(service.directory)
+            stopped.add_note(
+                "What was started goes on: `penstock dev down` stops it, `penstock dev up` starts the rest."
+            )
         raise
     except (PenstockError, OSError):
         if was_supervised:

@@ -3,14 +3,15 @@ TOML.
 """
 
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from local.layout import ClusterSpec, DataDirectory
 from penstock.contract.errors import ConfigurationError
 from penstock.private_file import write_private
-from penstock.profile_changes import with_profile
-from penstock.profiles import profile_file
+from penstock.profile_changes import Field, with_profile
+from penstock.profiles import SIGN_IN, profile_file
 
 PROFILE = "dev"
 
@@ -30,7 +31,7 @@ def write_profile(
 
     Raises `ConfigurationError` when that file cannot be read or changed without touching other profiles.
     """
-    fields: dict[str, str | list[str]] = {
+    fields: dict[str, Field] = {
         "bootstrap": [broker.client_address for broker in spec.brokers],
         "api_key": api_key,
         "tenant": tenant or spec.tenant,
@@ -38,13 +39,14 @@ def write_profile(
     }
     if api_url is not None:
         fields["api_url"] = api_url
-    write_private(directory.profile_file, with_profile("", PROFILE, fields))
+    kept = directory.profile_file.read_text(encoding="utf-8") if directory.profile_file.exists() else ""
+    write_private(directory.profile_file, with_profile("", PROFILE, fields | _sign_in(kept)))
     users = profile_file()
     try:
         text = users.read_text(encoding="utf-8-sig") if users.exists() else ""
         if _others(text, directory) is not None:
             return users
-        fresh = with_profile(text, PROFILE, fields)
+        fresh = with_profile(text, PROFILE, fields | _sign_in(text))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"profile file {users}: {error}") from error
     if fresh != text:
@@ -55,10 +57,11 @@ def write_profile(
 
 
 def is_written(directory: DataDirectory) -> bool:
-    """Whether the user's profile is that of this directory, to the last field."""
+    """True where the user's profile is that of this directory, to the last field but a person's sign-in."""
     try:
         users = tomllib.loads(profile_file().read_text(encoding="utf-8-sig")).get(PROFILE)
-        return bool(users == tomllib.loads(directory.profile_file.read_text(encoding="utf-8"))[PROFILE])
+        written = tomllib.loads(directory.profile_file.read_text(encoding="utf-8"))[PROFILE]
+        return isinstance(users, dict) and _unsigned(users) == _unsigned(written)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
         return False
 
@@ -69,6 +72,16 @@ def pointed_elsewhere(directory: DataDirectory) -> str | None:
         return _others(profile_file().read_text(encoding="utf-8-sig"), directory)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return None
+
+
+def _sign_in(text: str) -> dict[str, Field]:
+    """The person who has signed in there (`penstock login`), who stays."""
+    fields = tomllib.loads(text).get(PROFILE)
+    return {SIGN_IN: fields[SIGN_IN]} if isinstance(fields, dict) and SIGN_IN in fields else {}
+
+
+def _unsigned(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if name != SIGN_IN}
 
 
 def _others(text: str, directory: DataDirectory) -> str | None:

@@ -11,11 +11,13 @@ from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.private_file import write_private
 from penstock.profiles import USED
 
+Field = str | list[str] | Mapping[str, str]
+"""A value in a profile."""
 _HEADER = re.compile(r"[ \t]*\[")
 _USED_LINE = re.compile(rf"[ \t]*{USED}[ \t]*=")
 
 
-def with_profile(text: str, name: str, fields: Mapping[str, str | list[str]]) -> str:
+def with_profile(text: str, name: str, fields: Mapping[str, Field]) -> str:
     """`text` (TOML) with the table `name` holding exactly `fields`, every other line as it was.
 
     Raises `tomllib.TOMLDecodeError` for text that is none, `ConfigurationError` where the change would
@@ -24,10 +26,38 @@ def with_profile(text: str, name: str, fields: Mapping[str, str | list[str]]) ->
     before: dict[str, Any] = tomllib.loads(text)
     if before.get(name) == fields:
         return text
-    table = f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items())
+    table = f"[{name}]\n" + "".join(f"{key} = {_inline(value)}\n" for key, value in fields.items())
     kept, where = _without(text, name)
     fresh = kept[:where].rstrip("\n") + "\n\n" + table + ("\n" if kept[where:] else "") + kept[where:]
     return _checked(fresh, {**before, name: fields}, name)
+
+
+def with_field(text: str, name: str, field: str, value: str | Mapping[str, str] | None) -> str:
+    """`text` with the field of the table `name` set on one line, every other line as it was; None: without the field.
+
+    Raises `NotFound` when there is no such profile, and as `with_profile` does.
+    """
+    before: dict[str, Any] = tomllib.loads(text)
+    table = before.get(name)
+    if not isinstance(table, dict):
+        raise _missing(name)
+    header = re.compile(rf"[ \t]*\[[ \t]*{re.escape(name)}[ \t]*\]")
+    line_of_field = re.compile(rf"[ \t]*{re.escape(field)}[ \t]*=")
+    kept: list[str] = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        if _HEADER.match(line):
+            inside = header.match(line) is not None
+        elif inside and line_of_field.match(line):
+            continue
+        kept.append(line)
+        if inside and value is not None and header.match(line):
+            kept[-1] = line if line.endswith("\n") else line + "\n"
+            kept.append(f"{field} = {_inline(value)}\n")
+    changed = {key: kept_value for key, kept_value in table.items() if key != field}
+    if value is not None:
+        changed[field] = value
+    return _checked("".join(kept), {**before, name: changed}, name)
 
 
 def without_profile(text: str, name: str) -> str:
@@ -37,7 +67,7 @@ def without_profile(text: str, name: str) -> str:
     """
     before: dict[str, Any] = tomllib.loads(text)
     if not isinstance(before.get(name), dict):
-        raise NotFound(f"profile {name!r}: there is none; `penstock profile list` shows what there is")
+        raise _missing(name)
     kept, _ = _without(text, name)
     if before.get(USED) == name:
         kept = _without_used(kept)
@@ -54,7 +84,7 @@ def with_used(text: str, name: str) -> str:
     """
     before: dict[str, Any] = tomllib.loads(text)
     if not isinstance(before.get(name), dict):
-        raise NotFound(f"profile {name!r}: there is none; `penstock profile list` shows what there is")
+        raise _missing(name)
     fresh = f"{USED} = {json.dumps(name)}\n" + _without_used(text)
     return _checked(fresh, {**before, USED: name}, name)
 
@@ -62,6 +92,17 @@ def with_used(text: str, name: str) -> str:
 def change_file(file: Path, text: str) -> None:
     """Replace the profile file as a whole, readable by its owner only. Raises `OSError`."""
     write_private(file.resolve(), text)
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(f"profile {name!r}: there is none; `penstock profile list` shows what there is")
+
+
+def _inline(value: object) -> str:
+    """TOML on one line, of texts, lists of them and tables of them."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_inline(part)}" for key, part in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _checked(fresh: str, wanted: dict[str, Any], name: str) -> str:

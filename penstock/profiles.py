@@ -38,6 +38,8 @@ DEFAULT_PROFILE = "default"
 """Read when no profile is named or used, if the file has it."""
 DEV_PROFILE = "dev"
 """`penstock dev up` writes it, so that the first programs and commands of a newcomer need no name."""
+SIGN_IN = "sign_in"
+"""A field of a profile: the person who has signed in there (`penstock login`). The command line reads it alone."""
 USED = "use"
 """A line before the first table: the profile that is read when none is named (`penstock profile use`)."""
 

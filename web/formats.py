@@ -22,7 +22,11 @@ _SYSTEMS = ("Windows", "Android", "iPhone", "iPad", "Mac OS X", "Linux")
 
 
 def browser(agent: str) -> str:
-    """`Firefox on Linux` for what a browser calls itself; a program's own first word."""
+    """`Firefox on Linux` for what a browser calls itself, `penstock on HOST` for the command line; of another program
+    its first word.
+    """
+    if agent.startswith("penstock ") and " on " in agent:
+        return f"penstock on {agent.partition(' on ')[2]}"[:80]
     name = next((name for mark, name in _BROWSERS if mark in agent), None)
     system = next((system for system in _SYSTEMS if system in agent), None)
     if name is None:

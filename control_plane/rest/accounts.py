@@ -22,7 +22,7 @@ class AccountView(CallerView):
     @property
     def person(self) -> Person:
         if self.caller.person is None:
-            raise Forbidden("only a person who has signed in has an account")
+            raise Forbidden("only a person who has signed in (`penstock login`) has an account")
         return self.caller.person
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

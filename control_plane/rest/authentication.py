@@ -39,7 +39,7 @@ class BearerAuthentication(BaseAuthentication):
     def _person(self, request: Request, token: str) -> Caller:
         person = queries.person_of_session(token)
         if person is None:
-            raise Unauthenticated("the session has ended; sign in again")
+            raise Unauthenticated("the sign-in has ended; sign in again (`penstock login`)")
         return Caller(actor=actor_of(request, ActorKind.PERSON, person.public_id), person=person)
 
     def _operator(self, request: Request, token: str) -> Caller:

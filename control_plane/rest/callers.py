@@ -67,7 +67,11 @@ class TenantAccess:
     def require(self, permission: Permission) -> None:
         """Raise `Forbidden` unless the caller may do it."""
         if not allowed(self.standing, permission):
-            way = "s; it takes the token of a person or an operator" if self.standing is Standing.KEY else ""
+            way = (
+                "s; it takes a person who has signed in (`penstock login`) or an operator"
+                if self.standing is Standing.KEY
+                else ""
+            )
             raise Forbidden(f"{permission.value} is not for {self.standing.value}{way}")
         if self.maker_role is not None and not allowed(Standing(self.maker_role.value), permission):
             raise Forbidden(

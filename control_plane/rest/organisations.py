@@ -52,7 +52,7 @@ class _OfPeople(CallerView):
     def person(self) -> Person:
         """Who calls. Raises `Forbidden` for keys and operators."""
         if self.caller.person is None:
-            raise Forbidden("organisations are for people who have signed in")
+            raise Forbidden("organisations are for people who have signed in (`penstock login`)")
         return self.caller.person
 
     def admit(self, request: Request) -> None:

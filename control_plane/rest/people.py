@@ -165,7 +165,7 @@ class JoinView(CallerView):
     def post(self, request: Request) -> Response:
         """Accept an invitation as the person who has signed in. New people accept it when they sign up."""
         if self.caller.person is None:
-            raise Forbidden("only a person who has signed in can join")
+            raise Forbidden("only a person who has signed in (`penstock login`) can join")
         given = JoinInput(data=request.data)
         given.is_valid(raise_exception=True)
         row = joining.join(self.actor, self.caller.person, given.validated_data["token"])

@@ -191,7 +191,7 @@ class TenantsView(CallerView):
         suspended.
         """
         if self.caller.person is None:
-            raise Forbidden("only a person who has signed in can make a tenant")
+            raise Forbidden("only a person who has signed in (`penstock login`) can make a tenant")
         given = TenantInput(data=request.data)
         given.is_valid(raise_exception=True)
         currency = given.validated_data.get("currency")

@@ -43,6 +43,7 @@ from control_plane.rest import (
     usage,
     webhooks,
     what_ifs,
+    whoami,
 )
 
 urlpatterns = [
@@ -50,6 +51,7 @@ urlpatterns = [
     path("sign-up/finish", tenants.FinishSignUpView.as_view()),
     path("sign-in", tenants.SignInView.as_view()),
     path("sign-out", tenants.SignOutView.as_view()),
+    path("whoami", whoami.WhoAmIView.as_view()),
     path("tenants", tenants.TenantsView.as_view()),
     path("tenants/<str:tenant>", tenants.TenantDetailView.as_view()),
     path("tenants/<str:tenant>/suspend", tenants.TenantSuspendView.as_view()),

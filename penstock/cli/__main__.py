@@ -1,6 +1,5 @@
 """Entry point of the command line: `penstock` and `python -m penstock.cli`."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -8,7 +7,7 @@ from typing import NoReturn
 import click
 
 from penstock import __version__
-from penstock.cli import failures
+from penstock.cli import failures, streams
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, Invocation
 
@@ -26,6 +25,11 @@ COMMANDS = {
     "webhook": "penstock.cli.webhooks:webhook",
     "diff": "penstock.cli.declared:diff",
     "apply": "penstock.cli.declared:apply",
+    "login": "penstock.cli.login:login",
+    "logout": "penstock.cli.login:logout",
+    "whoami": "penstock.cli.login:whoami",
+    "sign-in": "penstock.cli.sign_in_list:sign_in",
+    "people": "penstock.cli.people:people",
     "tenant": "penstock.cli.tenants:tenant",
     "organisation": "penstock.cli.organisations:organisation",
     "cluster": "penstock.cli.cluster:cluster",
@@ -53,6 +57,24 @@ COMMANDS = {
 }
 """Where each command is. Imported when asked for: one command pays for no other's libraries."""
 
+SECTIONS = {
+    "Messages": ("topic", "produce", "consume", "group"),
+    "You, and this machine": ("login", "logout", "whoami", "sign-in", "profile", "doctor", "completion"),
+    "Who may": ("people", "key", "service-account", "principal-group", "access"),
+    "The tenant": (
+        *("tenant", "organisation", "limits", "budget", "webhook", "audit"),
+        *("history", "restore", "diff", "apply"),
+    ),
+    "Usage and money": (
+        *("usage", "cost", "prices", "invoice", "verify-invoice", "payment", "coupon", "sla"),
+    ),
+    "For operators": (
+        *("cluster", "placement", "partition", "price-book", "terms", "billing", "margins", "infrastructure"),
+    ),
+    "A service of your own": ("dev", "broker", "server", "config"),
+}
+"""Titles of the help, each with its commands."""
+
 _EPILOG = """\b
 Exit codes: 0 done; 1 a bug; 2 wrong usage; 3 not found; 4 key wrong or not allowed;
 5 refused for good; 6 not applied, may succeed later; 7 outcome unknown;
@@ -76,7 +98,12 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 
 @click.group(
-    name="penstock", cls=Group, homes=COMMANDS, epilog=_EPILOG, context_settings={"max_content_width": 110}
+    name="penstock",
+    cls=Group,
+    homes=COMMANDS,
+    sections=SECTIONS,
+    epilog=_EPILOG,
+    context_settings={"max_content_width": 110},
 )
 @click.option(
     "--version",
@@ -93,64 +120,33 @@ def cli() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; failures are printed on the standard error stream."""
     invocation = Invocation()
-    _open_closed_streams()
-    streams = sys.stdout, sys.stderr
+    streams.prepare()
+    before = sys.stdout, sys.stderr
     try:
         ended = cli.main(args=list(arguments), prog_name="penstock", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has seen enough; nothing more can be written to it.
-        _write_nowhere()
+        streams.write_nowhere()
         return ExitCode.OK
     except SystemExit:
         # This is how click ends for a reader that has gone: it puts a wrapper around both streams.
-        if (sys.stdout, sys.stderr) == streams:
+        if (sys.stdout, sys.stderr) == before:
             raise
-        sys.stdout, sys.stderr = streams
-        _write_nowhere()
+        sys.stdout, sys.stderr = before
+        streams.write_nowhere()
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:
         as_json = invocation.json or "--json" in arguments
-        lost = _lost_output()
-        if isinstance(error, OSError) and lost is not None:
-            code = failures.tell_output_lost(lost, as_json=as_json)
-        else:
-            code = failures.tell(error, as_json=as_json)
-        _give_up_lost_errors()
+        lost = streams.lost_output(error)
+        code = (
+            failures.tell(error, as_json=as_json)
+            if lost is None
+            else failures.tell_output_lost(lost, as_json=as_json)
+        )
+        streams.give_up_lost_errors()
         return code
     return ended if isinstance(ended, int) else ExitCode.OK
-
-
-def _lost_output() -> OSError | None:
-    """Why what is printed cannot be written; None if it can. What is lost is not tried again at the end."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        _write_nowhere()
-        return error
-    return None
-
-
-def _give_up_lost_errors() -> None:
-    """What cannot be written to the standard error stream is not tried again at the end."""
-    try:
-        sys.stderr.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stderr__.fileno() if sys.__stderr__ else 2)
-
-
-def _open_closed_streams() -> None:
-    """A standard stream that the caller has closed is empty, or takes everything; never another file's number."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-
-
-def _write_nowhere() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def main() -> NoReturn:

@@ -10,6 +10,7 @@ from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
+from penstock.cli.named import KEYS, principal_of
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import rest_client
 from penstock.cli.topic_changes import timeout_option
@@ -40,7 +41,7 @@ def access_list(principal: str | None, timeout: float) -> None:
     """List the entries of the access list, and its default."""
     with closing(rest_client()) as rest:
         rules = rest.get("/v1/access", timeout_s=timeout)
-        query = {"principal": principal} if principal else None
+        query = {"principal": principal_of(rest, principal, timeout)} if principal else None
         found = list(rest.items("/v1/acls", query, timeout_s=timeout))
     if current().json:
         print_json({"access": rules, "acls": found})
@@ -57,12 +58,13 @@ def access_list(principal: str | None, timeout: float) -> None:
 def _add(
     effect: str, principal: str, on: str, operations: tuple[str, ...], ranges: tuple[str, ...], timeout: float
 ) -> None:
-    body: dict[str, Any] = {"effect": effect, "principal": principal, **resource_of(on)}
+    body: dict[str, Any] = {"effect": effect, **resource_of(on)}
     if operations:
         body["operations"] = list(operations)
     if ranges:
         body["addresses"] = list(ranges)
     with closing(rest_client()) as rest, progress("Adding an entry"):
+        body["principal"] = principal_of(rest, principal, timeout)
         made = rest.post("/v1/acls", body, timeout_s=timeout)
     _show_entries(made, [made])
 
@@ -145,12 +147,12 @@ def access_preset(preset: str, principal: str, topic: str, group_prefix: str, ti
     named = resource_of(f"topic:{topic}")
     body = {
         "preset": preset,
-        "principal": principal,
         "name": named["name"],
         "pattern": named["pattern"],
         "group_prefix": group_prefix,
     }
     with closing(rest_client()) as rest, progress("Adding entries"):
+        body["principal"] = principal_of(rest, principal, timeout)
         made = rest.post("/v1/acls:preset", body, timeout_s=timeout)
     _show_entries(made, made["items"])
 
@@ -222,8 +224,12 @@ def access_check(
     """May this key or principal do that, and why not? A no has exit code 4."""
     if (key is None) == (principal is None):
         raise click.UsageError("either --key or --principal is required")
-    whom = {"key": key} if key is not None else {"principal": principal}
     with closing(rest_client()) as rest:
+        whom = (
+            {"key": KEYS.id_of(rest, key, timeout)}
+            if key is not None
+            else {"principal": principal_of(rest, principal or "", timeout)}
+        )
         found = rest.get("/v1/access/check", {**whom, **_asked(operation, on, address)}, timeout_s=timeout)
     if current().json:
         print_json(found)

@@ -32,7 +32,7 @@ _Row = Callable[[Mapping[str, Any]], list[object]]
 def access_reports(token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """List the stored reports, oldest first: one of each month, kept for 25 months.
 
-    PENSTOCK_API_KEY may be the token of a person's sign-in; API keys may not read reports.
+    It takes a person who has signed in (`penstock login`); API keys may not read reports.
     """
     with client_for(token_file, tenant) as rest:
         found = list(rest.items("/v1/access/reports", timeout_s=timeout))
@@ -83,8 +83,8 @@ def access_report(
 ) -> None:
     """Show people, service accounts, keys, groups and entries of the tenant, and what of it to look at.
 
-    PENSTOCK_API_KEY may be the token of a person's sign-in; API keys may not read reports. Exit code 5 where the report
-    is not the one that its digest is of.
+    It takes a person who has signed in (`penstock login`); API keys may not read reports. Exit code 5 where the
+    report is not the one that its digest is of.
     """
     if csv and current().json:
         raise click.UsageError("--csv and --json: either this or that")

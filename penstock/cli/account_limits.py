@@ -7,10 +7,11 @@ import click
 
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
+from penstock.cli.named import SERVICE_ACCOUNTS
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.topic_changes import timeout_option
 from penstock.cli.whose import client_for, whose_option
-from penstock.rest.client import segment
+from penstock.rest.client import RestClient, segment
 
 _NAMES = ("produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s")
 _EACH = "each other"
@@ -41,13 +42,13 @@ def limits_list(token_file: Path | None, tenant: str | None, timeout: float) -> 
 
 
 @limits.command("show", examples=["penstock limits show sa_..."])
-@click.argument("account", metavar="ID")
+@click.argument("account", metavar="ID|NAME")
 @_whose
 @timeout_option
 def limits_show(account: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """Show the limits that hold for a service account beside the tenant's."""
     with client_for(token_file, tenant) as rest:
-        found = rest.get(limits_path(account), timeout_s=timeout)
+        found = rest.get(_path(rest, account, timeout), timeout_s=timeout)
     if current().json:
         print_json(found)
         return
@@ -64,7 +65,7 @@ def limits_show(account: str, token_file: Path | None, tenant: str | None, timeo
         "penstock limits set sa_... --requests-per-s 500 --tenant tn_... --token-file operator.token",
     ],
 )
-@click.argument("account", metavar="[ID]", required=False)
+@click.argument("account", metavar="[ID|NAME]", required=False)
 @click.option("--produce-bytes-per-s", type=click.IntRange(min=0), help="Bytes of batches as sent.")
 @click.option("--consume-bytes-per-s", type=click.IntRange(min=0), help="Bytes of batches as pushed.")
 @click.option("--requests-per-s", type=click.IntRange(min=0), help="Requests of its clients.")
@@ -88,7 +89,7 @@ def limits_set(
     if all(value is None for value in body.values()):
         raise click.UsageError("Name at least one limit, or use: penstock limits remove")
     with client_for(token_file, tenant) as rest, progress("Setting"):
-        changed = rest.put(limits_path(account), body, timeout_s=timeout)
+        changed = rest.put(_path(rest, account, timeout), body, timeout_s=timeout)
     _answer(changed)
 
 
@@ -98,13 +99,13 @@ def limits_set(
     cls=ChangingCommand,
     examples=["penstock limits remove sa_..."],
 )
-@click.argument("account", metavar="[ID]", required=False)
+@click.argument("account", metavar="[ID|NAME]", required=False)
 @_whose
 @timeout_option
 def limits_remove(account: str | None, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """Remove the limits of a service account; without ID those of each that has none of its own."""
     with client_for(token_file, tenant) as rest, progress("Removing"):
-        changed = rest.delete(limits_path(account), timeout_s=timeout)
+        changed = rest.delete(_path(rest, account, timeout), timeout_s=timeout)
     _answer(changed)
 
 
@@ -113,6 +114,11 @@ def limits_path(account: str | None) -> str:
     if account is None:
         return "/v1/service-account-limits/default"
     return f"/v1/service-accounts/{segment(account)}/limits"
+
+
+def _path(rest: RestClient, account: str | None, timeout_s: float) -> str:
+    """As `limits_path`, of an account by its id or by its name. Raises `NotFound`."""
+    return limits_path(None if account is None else SERVICE_ACCOUNTS.id_of(rest, account, timeout_s))
 
 
 def _answer(changed: dict[str, Any]) -> None:

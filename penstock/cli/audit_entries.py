@@ -78,8 +78,8 @@ def searching(command: _FunctionT) -> _FunctionT:
 def audit_list(token_file: Path | None, tenant: str | None, timeout: float, **search: Any) -> None:
     """List who changed, was refused or read what.
 
-    Refusals and sensitive reads are counted by the minute: one entry says how often. PENSTOCK_API_KEY may be the
-    token of a person's sign-in; API keys may not read the log.
+    Refusals and sensitive reads are counted by the minute: one entry says how often. It takes a person
+    who has signed in (`penstock login`); API keys may not read the log.
     """
     with _client(token_file, tenant) as rest:
         listed(rest, "/v1/audit", timeout, **search)

@@ -27,7 +27,7 @@ _whose = whose_option("topic")
 def audit_topic(token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """Show whether the log is written to the topic __audit, and how many entries the topic does not have yet.
 
-    PENSTOCK_API_KEY may be the token of a person's sign-in; API keys may not read the log.
+    It takes a person who has signed in (`penstock login`); API keys may not read the log.
     """
     with client_for(token_file, tenant) as rest:
         _show(rest.get(_PATH, timeout_s=timeout))

@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 
-from penstock.cli import described
+from penstock.cli import described, named
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.quantities import SIZES, read_micro, read_quantity
 from penstock.cli.topic_changes import timeout_option
 from penstock.cli.whose import client_for, whose_option
-from penstock.contract.errors import NotFound
 from penstock.contract.resources import BUDGETS
 from penstock.rest.client import RestClient, segment
 from penstock.rules.rating import grouped_amount
@@ -141,16 +140,7 @@ def budget_remove(budget_id: str, token_file: Path | None, tenant: str | None, t
 
 def _path(rest: RestClient, budget_id: str, timeout_s: float) -> str:
     """The address of a budget by its id, or by its name. Raises `NotFound`."""
-    if not budget_id.startswith("bud_"):
-        named = [
-            budget["id"]
-            for budget in rest.items("/v1/budgets", timeout_s=timeout_s)
-            if budget["name"] == budget_id
-        ]
-        if not named:
-            raise NotFound(f"budget {budget_id!r} does not exist")
-        budget_id = named[0]
-    return f"/v1/budgets/{segment(budget_id)}"
+    return f"/v1/budgets/{segment(named.BUDGETS.id_of(rest, budget_id, timeout_s))}"
 
 
 def _read_amount(measure: str, amount: str) -> int:

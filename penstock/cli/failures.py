@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 
 import click
 
@@ -27,6 +28,8 @@ def tell(error: BaseException, *, as_json: bool) -> ExitCode:
             _print_usage(error, as_json=as_json)
         elif code is ExitCode.INTERNAL:
             _print_bug(error, as_json=as_json)
+        elif notes := _notes_of(error):
+            _print_interrupt(notes, as_json=as_json)
     except OSError:
         pass  # no stream is left; the exit code remains
     return code
@@ -34,7 +37,7 @@ def tell(error: BaseException, *, as_json: bool) -> ExitCode:
 
 def tell_output_lost(error: OSError, *, as_json: bool) -> ExitCode:
     """The standard output cannot be written: the command may have done its work, but its result is lost."""
-    message = f"standard output: {error.strerror or error}"
+    message = f"{error.filename or 'standard output'}: {error.strerror or error}"
     remedy = "Free space where the output goes. What was asked for may be done: look before you repeat it."
     try:
         if as_json:
@@ -88,6 +91,23 @@ def _print_usage(error: click.ClickException, *, as_json: bool) -> None:
         _print_json(code="USAGE", message=error.format_message(), exit_code=int(ExitCode.USAGE))
     else:
         error.show()
+
+
+def _notes_of(error: BaseException) -> list[str]:
+    """Notes on an interrupt; click raises `Abort` because of it."""
+    stopped = error.__cause__ if isinstance(error, click.Abort) else error
+    return list(getattr(stopped, "__notes__", []))
+
+
+def _print_interrupt(notes: Sequence[str], *, as_json: bool) -> None:
+    """Say what an interrupted command leaves behind: each note is a sentence about it."""
+    if as_json:
+        _print_json(
+            code=ExitCode.INTERRUPTED.name, message=" ".join(notes), exit_code=int(ExitCode.INTERRUPTED)
+        )
+        return
+    for note in notes:
+        click.echo(f"Interrupted. {line(note)}", err=True)
 
 
 def _print_bug(error: BaseException, *, as_json: bool) -> None:

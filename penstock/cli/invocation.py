@@ -4,6 +4,7 @@ can join.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from penstock.cli import extensions
+from penstock.cli.arguments import as_text
 
 
 @dataclass(slots=True)
@@ -28,9 +30,9 @@ def current() -> Invocation:
     return click.get_current_context().find_root().ensure_object(Invocation)
 
 
-def _take_profile(context: click.Context, _: click.Parameter, value: str | None) -> None:
+def _take_profile(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        context.find_root().ensure_object(Invocation).profile = value
+        context.find_root().ensure_object(Invocation).profile = as_text(value, parameter, context)
 
 
 def _take_json(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -73,6 +75,14 @@ class Command(click.Command):
         self.examples = tuple(examples)
         """Whole command lines as one would type them."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's. Raises `click.BadParameter` for bytes that are no text, where the parameter is one."""
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            if isinstance(parameter.type, click.types.StringParamType) and parameter.name in ctx.params:
+                ctx.params[parameter.name] = as_text(ctx.params[parameter.name], parameter, ctx)
+        return rest
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples, each on a line of its own, however long."""
         super().format_epilog(ctx, formatter)
@@ -85,7 +95,8 @@ class Command(click.Command):
 class Group(click.Group):
     """A group whose commands come from the wheel and, under `path`, from the server's entry points.
 
-    `homes` names module:attribute of commands that are imported when they are asked for.
+    `homes` names module:attribute of commands that are imported when they are asked for. `sections` are titles with the
+    commands under each in the help.
     """
 
     command_class = Command
@@ -97,9 +108,11 @@ class Group(click.Group):
         params: list[click.Parameter] | None = None,
         path: Sequence[str] = (),
         homes: Mapping[str, str] = MappingProxyType({}),
+        sections: Mapping[str, Sequence[str]] = MappingProxyType({}),
         **rest: Any,
     ) -> None:
         super().__init__(name, params=[*(params or []), *shared_options()], **rest)
+        self._sections = sections
         self.path = tuple(path)
         self._homes = homes
 
@@ -116,6 +129,35 @@ class Group(click.Group):
             return extensions.load((*self.path, cmd_name))
         except extensions.Absent as absent:
             return _AbsentCommand(cmd_name, absent)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, which suggests commands that are imported already. Raises `click.UsageError`."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            alike = " or ".join(map(repr, get_close_matches(name, self.list_commands(ctx))))
+            raise click.UsageError(f"No such command {name!r}.{alike and f' Did you mean {alike}?'}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands under the titles of their sections; those of no section come last."""
+        titled = {name for names in self._sections.values() for name in names}
+        sections = dict(self._sections)
+        sections["More" if titled else "Commands"] = [
+            name for name in self.list_commands(ctx) if name not in titled
+        ]
+        width = max((len(name) for name in self.list_commands(ctx)), default=0)
+        for title, names in sections.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [
+                (f"{name:<{width}}", command.get_short_help_str(formatter.width - 6 - width))
+                for name, command in commands
+                if command is not None and not command.hidden
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def _from_home(self, name: str) -> click.Command | None:
         home = self._homes.get(name)

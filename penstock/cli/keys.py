@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.admin.blocking import Admin
 from penstock.cli.access_arguments import scope_of
 from penstock.cli.confirmation import must_agree
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
+from penstock.cli.named import KEYS, SERVICE_ACCOUNTS
 from penstock.cli.output import print_json, print_table, progress, say
-from penstock.cli.rest import admin_client
+from penstock.cli.rest import admin_client, rest_client
 from penstock.cli.topic_changes import timeout_option
 from penstock.rules.access import described_resource
 from penstock.rules.names import OPERATIONS
@@ -52,7 +54,7 @@ def key() -> None:
     help="Only this, for instance produce,describe:topic:orders.* or all:group:billing; repeatable. A name that ends "
     "with * is a prefix.",
 )
-@click.option("--service-account", metavar="ID", help="Whose key it is; without it: yours.")
+@click.option("--service-account", metavar="ID|NAME", help="Whose key it is; without it: yours.")
 @click.option(
     "--verifying",
     is_flag=True,
@@ -75,7 +77,8 @@ def key_create(
             "--verifying says all that the key may: leave --operation, --scope and --service-account out"
         )
     ends = None if expires_at is None else expires_at.replace(tzinfo=UTC)
-    with closing(admin_client()) as admin, progress("Making a key"):
+    with closing(rest_client()) as rest, progress("Making a key"):
+        admin = Admin(rest)
         if verifying:
             made = admin.create_verifying_key(
                 name, expires_at=ends, topic_prefix=topic_prefix, timeout=timeout
@@ -87,7 +90,9 @@ def key_create(
                 topic_prefix=topic_prefix,
                 operations=operations,
                 scopes=[scope_of(text) for text in scopes],
-                service_account=service_account,
+                service_account=None
+                if service_account is None
+                else SERVICE_ACCOUNTS.id_of(rest, service_account, timeout),
                 timeout=timeout,
             )
     _show_new(made)
@@ -98,7 +103,7 @@ def key_create(
     cls=ChangingCommand,
     examples=["penstock key rotate key_...", "penstock key rotate key_... --overlap-s 600"],
 )
-@click.argument("key_id", metavar="KEY")
+@click.argument("key_id", metavar="ID|NAME")
 @click.option(
     "--overlap-s",
     type=click.IntRange(0, 30 * 86_400),
@@ -109,8 +114,8 @@ def key_create(
 @timeout_option
 def key_rotate(key_id: str, overlap_s: int, timeout: float) -> None:
     """Make a key that takes the place of another one: same name, scopes and principal. It is shown once."""
-    with closing(admin_client()) as admin, progress("Making a key"):
-        made = admin.rotate_key(key_id, overlap_s=overlap_s, timeout=timeout)
+    with closing(rest_client()) as rest, progress("Making a key"):
+        made = Admin(rest).rotate_key(KEYS.id_of(rest, key_id, timeout), overlap_s=overlap_s, timeout=timeout)
     _show_new(made)
     if not current().json:
         say(f"{key_id} ends in {overlap_s} s.")
@@ -153,7 +158,7 @@ def key_list(verifying: bool, timeout: float) -> None:
     cls=ChangingCommand,
     examples=["penstock key revoke key_...", "penstock key revoke key_... --yes"],
 )
-@click.argument("key_id", metavar="KEY")
+@click.argument("key_id", metavar="ID|NAME")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
 def key_revoke(key_id: str, yes: bool, timeout: float) -> None:
@@ -162,10 +167,11 @@ def key_revoke(key_id: str, yes: bool, timeout: float) -> None:
     """
     if not yes:
         must_agree(f"Key {key_id} will be refused for good, on open connections too. Go on?")
-    with closing(admin_client()) as admin, progress("Revoking"):
-        admin.revoke_key(key_id, timeout=timeout)
+    with closing(rest_client()) as rest, progress("Revoking"):
+        revoked = KEYS.id_of(rest, key_id, timeout)
+        Admin(rest).revoke_key(revoked, timeout=timeout)
     if current().json:
-        print_json({"id": key_id, "revoked": True})
+        print_json({"id": revoked, "revoked": True})
         return
     say(f"Revoked {key_id}.")
 

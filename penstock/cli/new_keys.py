@@ -5,6 +5,7 @@ Beside the file stands, while a key is asked for, what was asked: the text of a 
 the next run finds that key by its request, revokes it and makes another.
 """
 
+import errno
 import json
 import os
 import stat
@@ -96,11 +97,11 @@ class NewKeys:
         line = (json.dumps(row, ensure_ascii=False) + "\n").encode()
         try:
             if os.write(self._descriptor, line) != len(line):
-                raise OSError("the disk is full")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._descriptor)
-        except OSError:
+        except OSError as error:
             os.ftruncate(self._descriptor, before)
-            raise
+            raise OSError(error.errno, error.strerror, str(self._file)) from error
 
 
 def _opened(file: Path) -> int:

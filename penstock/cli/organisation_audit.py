@@ -22,11 +22,11 @@ def organisation_audit() -> None:
     "list",
     short_help="List entries, newest first.",
     examples=[
-        "penstock organisation audit list org_4fZ8 --kind member --token-file session.token",
-        "penstock organisation audit list org_4fZ8 --outcome refused --from 2026-01-31 --token-file session.token",
+        "penstock organisation audit list org_4fZ8 --kind member",
+        "penstock organisation audit list org_4fZ8 --outcome refused --from 2026-01-31",
     ],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @searching
 @session_option
 @timeout_option
@@ -38,15 +38,15 @@ def organisation_audit_list(
     What happens within a tenant is in the tenant's log: penstock audit list.
     """
     with session_client(token_file) as rest:
-        listed(rest, path_of(organisation_id, "audit"), timeout, **search)
+        listed(rest, path_of(rest, organisation_id, "audit"), timeout, **search)
 
 
 @organisation_audit.command(
     "export",
     short_help="Write the log into a file, and go on with one.",
-    examples=["penstock organisation audit export org_4fZ8 group.jsonl --token-file session.token"],
+    examples=["penstock organisation audit export org_4fZ8 group.jsonl"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @session_option
 @timeout_option
@@ -58,15 +58,15 @@ def organisation_audit_export(
     It is checked and goes on as `penstock audit export` does, and `penstock audit verify-export` checks the file.
     """
     with session_client(token_file) as rest:
-        exported(rest, f"{path_of(organisation_id, 'audit')}/export", file, timeout)
+        exported(rest, f"{path_of(rest, organisation_id, 'audit')}/export", file, timeout)
 
 
 @organisation_audit.command(
     "head",
     short_help="Show the newest entry's number and hash, to note elsewhere.",
-    examples=["penstock organisation audit head org_4fZ8 --token-file session.token"],
+    examples=["penstock organisation audit head org_4fZ8"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.option("--sequence", type=click.IntRange(min=1), help="Of this entry instead of the newest.")
 @session_option
 @timeout_option
@@ -78,7 +78,7 @@ def organisation_audit_head(
     The hash stands for the entry and all before it. Every member may ask; it reveals nothing of the entries.
     """
     with session_client(token_file) as rest:
-        log = Log(rest=rest, path=path_of(organisation_id, "audit", "head"), timeout=timeout)
+        log = Log(rest=rest, path=path_of(rest, organisation_id, "audit", "head"), timeout=timeout)
         head = log.head(sequence)
     if current().json:
         print_json({"organisation": head.where, "sequence": head.sequence, "hash": head.hash})
@@ -90,11 +90,11 @@ def organisation_audit_head(
     "verify",
     short_help="Check whether the log still holds what was noted of it.",
     examples=[
-        "penstock organisation audit verify org_4fZ8 --token-file session.token",
-        f"penstock organisation audit verify org_4fZ8 --expect 14:{'0' * 64} --token-file session.token",
+        "penstock organisation audit verify org_4fZ8",
+        f"penstock organisation audit verify org_4fZ8 --expect 14:{'0' * 64}",
     ],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @expecting
 @noting
 @session_option
@@ -114,5 +114,5 @@ def organisation_audit_verify(
     not, and then nothing is noted.
     """
     with session_client(token_file) as rest:
-        log = Log(rest=rest, path=path_of(organisation_id, "audit", "head"), timeout=timeout)
+        log = Log(rest=rest, path=path_of(rest, organisation_id, "audit", "head"), timeout=timeout)
         verified(context, log, expected, notes, on_invoices=False)

@@ -13,9 +13,12 @@ from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
+from penstock.cli.named import ORGANISATIONS, PEOPLE, Named
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import client_with, settings
+from penstock.cli.sign_ins import credential
 from penstock.cli.topic_changes import timeout_option
+from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import ConfigurationError
 from penstock.rest.client import RestClient, segment
 
@@ -33,26 +36,29 @@ def session_option(command: _FunctionT) -> _FunctionT:
     return click.option(
         "--token-file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help=f"File with the token of your session, as POST /v1/sign-in answers it (or {SESSION_VARIABLE}).",
+        help=f"File with the token of a session (or {SESSION_VARIABLE}); without it the sign-in of `penstock login`.",
     )(command)
 
 
 @contextmanager
 def session_client(token_file: Path | None) -> Iterator[RestClient]:
     """A client with the token of a person's session. Raises `ConfigurationError` when there is none."""
+    chosen = settings()
+    with client_with(chosen, _session_token(chosen, token_file)) as rest:
+        yield rest
+
+
+def _session_token(chosen: ConnectionSettings, token_file: Path | None) -> str:
     if token_file is not None:
         try:
             token = token_file.read_text(encoding="ascii", errors="replace").strip()
         except OSError as error:
             raise ConfigurationError(f"session's token: {error}") from error
     else:
-        token = os.environ.get(SESSION_VARIABLE, "").strip()
+        token = os.environ.get(SESSION_VARIABLE, "").strip() or credential(chosen).text or ""
     if not token:
-        raise ConfigurationError(
-            f"session's token: name its file with --token-file, or set {SESSION_VARIABLE}"
-        )
-    with client_with(settings(), token) as rest:
-        yield rest
+        raise ConfigurationError("no person has signed in: `penstock login`")
+    return token
 
 
 @click.group(
@@ -69,7 +75,7 @@ def organisation() -> None:
     "list",
     short_help="List your organisations, or for operators all.",
     examples=[
-        "penstock organisation list --token-file session.token",
+        "penstock organisation list",
         "penstock organisation list --all --search acme --token-file operator.token",
     ],
 )
@@ -104,7 +110,7 @@ def organisation_list(every: bool, search: str | None, token_file: Path | None, 
 @organisation.command(
     "create",
     cls=ChangingCommand,
-    examples=["penstock organisation create acme --display-name 'Acme Group' --token-file session.token"],
+    examples=["penstock organisation create acme --display-name 'Acme Group'"],
 )
 @click.argument("name")
 @click.option("--display-name", help="What people call it; the name unless given.")
@@ -124,9 +130,9 @@ def organisation_create(name: str, display_name: str | None, token_file: Path | 
 @organisation.command(
     "rename",
     cls=ChangingCommand,
-    examples=["penstock organisation rename org_4fZ8 --display-name 'Acme Group' --token-file session.token"],
+    examples=["penstock organisation rename org_4fZ8 --display-name 'Acme Group'"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.option("--name", help="Another unique name.")
 @click.option("--display-name", help="What people call it.")
 @session_option
@@ -141,16 +147,16 @@ def organisation_rename(
     if not body:
         raise click.UsageError("say --name, --display-name or both.")
     with session_client(token_file) as rest:
-        changed = rest.patch(path_of(organisation_id), body, timeout_s=timeout)
+        changed = rest.patch(path_of(rest, organisation_id), body, timeout_s=timeout)
     _done(changed, f"It is {changed['name']} now, called {changed['display_name']}.")
 
 
 @organisation.command(
     "delete",
     cls=ChangingCommand,
-    examples=["penstock organisation delete org_4fZ8 --yes --token-file session.token"],
+    examples=["penstock organisation delete org_4fZ8 --yes"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @session_option
 @timeout_option
@@ -159,21 +165,19 @@ def organisation_delete(organisation_id: str, yes: bool, token_file: Path | None
     if not yes:
         must_agree(f"{organisation_id} goes for good, with its members and invitations. Go on?")
     with session_client(token_file) as rest:
-        rest.delete(path_of(organisation_id), timeout_s=timeout)
+        rest.delete(path_of(rest, organisation_id), timeout_s=timeout)
     _done({"id": organisation_id, "deleted": True}, f"Deleted {organisation_id}.")
 
 
-@organisation.command(
-    "members", examples=["penstock organisation members org_4fZ8 --token-file session.token"]
-)
-@click.argument("organisation_id", metavar="ID")
+@organisation.command("members", examples=["penstock organisation members org_4fZ8"])
+@click.argument("organisation_id", metavar="ID|NAME")
 @session_option
 @timeout_option
 def organisation_members(organisation_id: str, token_file: Path | None, timeout: float) -> None:
     """List the members and open invitations of an organisation."""
     with session_client(token_file) as rest:
-        members = list(rest.items(path_of(organisation_id, "members"), timeout_s=timeout))
-        invited = list(rest.items(path_of(organisation_id, "invitations"), timeout_s=timeout))
+        members = list(rest.items(path_of(rest, organisation_id, "members"), timeout_s=timeout))
+        invited = list(rest.items(path_of(rest, organisation_id, "invitations"), timeout_s=timeout))
     if current().json:
         print_json({"members": members, "invitations": invited})
         return
@@ -185,10 +189,10 @@ def organisation_members(organisation_id: str, token_file: Path | None, timeout:
 @organisation.command(
     "role",
     cls=ChangingCommand,
-    examples=["penstock organisation role org_4fZ8 usr_9Kd2 auditor --token-file session.token"],
+    examples=["penstock organisation role org_4fZ8 usr_9Kd2 auditor"],
 )
-@click.argument("organisation_id", metavar="ID")
-@click.argument("person")
+@click.argument("organisation_id", metavar="ID|NAME")
+@click.argument("person", metavar="ID|EMAIL")
 @click.argument("role", type=click.Choice(ROLES))
 @session_option
 @timeout_option
@@ -197,7 +201,7 @@ def organisation_role(
 ) -> None:
     """Give a member another role. It holds in every tenant of the organisation at once."""
     with session_client(token_file) as rest:
-        path = path_of(organisation_id, "members", person)
+        path = _member_path(rest, organisation_id, person)
         changed = rest.patch(path, {"role": role}, timeout_s=timeout)
     _done(changed, f"{changed['email']} is {changed['role']} now.")
 
@@ -205,10 +209,10 @@ def organisation_role(
 @organisation.command(
     "remove",
     cls=ChangingCommand,
-    examples=["penstock organisation remove org_4fZ8 usr_9Kd2 --yes --token-file session.token"],
+    examples=["penstock organisation remove org_4fZ8 usr_9Kd2 --yes"],
 )
-@click.argument("organisation_id", metavar="ID")
-@click.argument("person")
+@click.argument("organisation_id", metavar="ID|NAME")
+@click.argument("person", metavar="ID|EMAIL")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @session_option
 @timeout_option
@@ -219,15 +223,15 @@ def organisation_remove(
     if not yes:
         must_agree(f"{person} sees nothing of the organisation any more, and their keys are revoked. Go on?")
     with session_client(token_file) as rest:
-        rest.delete(path_of(organisation_id, "members", person), timeout_s=timeout)
+        rest.delete(_member_path(rest, organisation_id, person), timeout_s=timeout)
     _done({"id": person, "removed": True}, f"Removed {person}.")
 
 
 @organisation.command(
     "invite",
-    examples=["penstock organisation invite org_4fZ8 ann@example.com auditor --token-file session.token"],
+    examples=["penstock organisation invite org_4fZ8 ann@example.com auditor"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("email")
 @click.argument("role", type=click.Choice(ROLES))
 @session_option
@@ -238,7 +242,7 @@ def organisation_invite(
     """Invite a person by e-mail address. Without a mail server it prints the link: pass it on."""
     with session_client(token_file) as rest:
         body = {"email": email, "role": role}
-        made = rest.post(path_of(organisation_id, "invitations"), body, timeout_s=timeout)
+        made = rest.post(path_of(rest, organisation_id, "invitations"), body, timeout_s=timeout)
     if current().json:
         print_json(made)
         return
@@ -246,10 +250,8 @@ def organisation_invite(
     say(f"{email} joins as {role} {'with this link' if made['link'] else 'with the link that is mailed'}.")
 
 
-@organisation.command(
-    "withdraw", examples=["penstock organisation withdraw org_4fZ8 ivt_7Qw1 --token-file session.token"]
-)
-@click.argument("organisation_id", metavar="ID")
+@organisation.command("withdraw", examples=["penstock organisation withdraw org_4fZ8 ivt_7Qw1"])
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("invitation")
 @session_option
 @timeout_option
@@ -258,20 +260,18 @@ def organisation_withdraw(
 ) -> None:
     """Withdraw an invitation: its link stops working."""
     with session_client(token_file) as rest:
-        rest.delete(path_of(organisation_id, "invitations", invitation), timeout_s=timeout)
+        rest.delete(path_of(rest, organisation_id, "invitations", invitation), timeout_s=timeout)
     _done({"id": invitation, "withdrawn": True}, f"Withdrew {invitation}.")
 
 
-@organisation.command(
-    "tenants", examples=["penstock organisation tenants org_4fZ8 --token-file session.token"]
-)
-@click.argument("organisation_id", metavar="ID")
+@organisation.command("tenants", examples=["penstock organisation tenants org_4fZ8"])
+@click.argument("organisation_id", metavar="ID|NAME")
 @session_option
 @timeout_option
 def organisation_tenants(organisation_id: str, token_file: Path | None, timeout: float) -> None:
     """List the tenants of an organisation."""
     with session_client(token_file) as rest:
-        found = list(rest.items(path_of(organisation_id, "tenants"), timeout_s=timeout))
+        found = list(rest.items(path_of(rest, organisation_id, "tenants"), timeout_s=timeout))
     if current().json:
         print_json({"tenants": found})
         return
@@ -285,25 +285,25 @@ def organisation_tenants(organisation_id: str, token_file: Path | None, timeout:
 @organisation.command(
     "move-in",
     cls=ChangingCommand,
-    examples=["penstock organisation move-in org_4fZ8 tn_2Lm5 --token-file session.token"],
+    examples=["penstock organisation move-in org_4fZ8 tn_2Lm5"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("tenant")
 @session_option
 @timeout_option
 def organisation_move_in(organisation_id: str, tenant: str, token_file: Path | None, timeout: float) -> None:
     """Move a tenant that you own into an organisation that you own."""
     with session_client(token_file) as rest:
-        moved = rest.post(path_of(organisation_id, "tenants", tenant), timeout_s=timeout)
+        moved = rest.post(path_of(rest, organisation_id, "tenants", tenant), timeout_s=timeout)
     _done(moved, f"{moved['name']} belongs to {organisation_id} now.")
 
 
 @organisation.command(
     "move-out",
     cls=ChangingCommand,
-    examples=["penstock organisation move-out org_4fZ8 tn_2Lm5 --yes --token-file session.token"],
+    examples=["penstock organisation move-out org_4fZ8 tn_2Lm5 --yes"],
 )
-@click.argument("organisation_id", metavar="ID")
+@click.argument("organisation_id", metavar="ID|NAME")
 @click.argument("tenant")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @session_option
@@ -315,7 +315,7 @@ def organisation_move_out(
     if not yes:
         must_agree(f"Members without a role of their own lose {tenant}, and their keys are revoked. Go on?")
     with session_client(token_file) as rest:
-        moved = rest.delete(path_of(organisation_id, "tenants", tenant), timeout_s=timeout)
+        moved = rest.delete(path_of(rest, organisation_id, "tenants", tenant), timeout_s=timeout)
     _done(moved, f"{moved['name']} stands alone now.")
 
 
@@ -336,9 +336,16 @@ def _list_all(search: str | None, token_file: Path | None, timeout: float) -> No
     )
 
 
-def path_of(organisation_id: str, *rest: str) -> str:
-    """The address of an organisation, or of something below it."""
-    return "/".join([_PATH, segment(organisation_id), *map(segment, rest)])
+def path_of(rest: RestClient, organisation_id: str, *parts: str) -> str:
+    """The address of an organisation by its id or its name, or of something below it. Raises `NotFound`."""
+    return "/".join([_PATH, segment(ORGANISATIONS.id_of(rest, organisation_id)), *map(segment, parts)])
+
+
+def _member_path(rest: RestClient, organisation_id: str, person: str) -> str:
+    """The address of a member by their id or e-mail address. Raises `NotFound`."""
+    path = path_of(rest, organisation_id, "members")
+    members = Named(what="member", path=path, prefix=PEOPLE.prefix, name=PEOPLE.name)
+    return f"{path}/{segment(members.id_of(rest, person))}"
 
 
 def _state(tenant: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import click
 from penstock.cli.confirmation import must_agree
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
+from penstock.cli.named import GROUPS, SERVICE_ACCOUNTS, principal_of
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import rest_client
 from penstock.cli.topic_changes import timeout_option
@@ -50,7 +51,7 @@ def service_account_list(timeout: float) -> None:
 @service_account.command(
     "delete", cls=ChangingCommand, examples=["penstock service-account delete sa_... --yes"]
 )
-@click.argument("account", metavar="ID")
+@click.argument("account", metavar="ID|NAME")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
 def service_account_delete(account: str, yes: bool, timeout: float) -> None:
@@ -58,9 +59,10 @@ def service_account_delete(account: str, yes: bool, timeout: float) -> None:
     if not yes:
         must_agree(f"All keys of {account} will be refused for good, on open connections too. Go on?")
     with closing(rest_client()) as rest, progress("Deleting"):
-        rest.delete(f"/v1/service-accounts/{segment(account)}", timeout_s=timeout)
+        account_id = SERVICE_ACCOUNTS.id_of(rest, account, timeout)
+        rest.delete(f"/v1/service-accounts/{segment(account_id)}", timeout_s=timeout)
     if current().json:
-        print_json({"id": account, "deleted": True})
+        print_json({"id": account_id, "deleted": True})
         return
     say(f"Deleted {account}.")
 
@@ -77,13 +79,17 @@ def principal_group() -> None:
 )
 @click.argument("name")
 @click.option(
-    "--member", "members", multiple=True, help="person:ID, service_account:ID or group:ID; repeatable."
+    "--member",
+    "members",
+    multiple=True,
+    help="person:ID, service_account:ID or group:ID, or each with a name; repeatable.",
 )
 @timeout_option
 def principal_group_create(name: str, members: tuple[str, ...], timeout: float) -> None:
     """Make a group of principals. Entries name it as group:ID."""
     with closing(rest_client()) as rest, progress("Making a group"):
-        made = rest.post("/v1/principal-groups", {"name": name, "members": list(members)}, timeout_s=timeout)
+        body = {"name": name, "members": [principal_of(rest, member, timeout) for member in members]}
+        made = rest.post("/v1/principal-groups", body, timeout_s=timeout)
     if current().json:
         print_json(made)
         return
@@ -111,15 +117,15 @@ def principal_group_list(timeout: float) -> None:
     cls=ChangingCommand,
     examples=["penstock principal-group members grp_... service_account:sa_..."],
 )
-@click.argument("group", metavar="ID")
+@click.argument("group", metavar="ID|NAME")
 @click.argument("members", nargs=-1, metavar="[PRINCIPAL]...")
 @timeout_option
 def principal_group_members(group: str, members: tuple[str, ...], timeout: float) -> None:
     """Set the members of a group, all of them; none: it is empty."""
     with closing(rest_client()) as rest, progress("Setting"):
-        changed = rest.patch(
-            f"/v1/principal-groups/{segment(group)}", {"members": list(members)}, timeout_s=timeout
-        )
+        path = f"/v1/principal-groups/{segment(GROUPS.id_of(rest, group, timeout))}"
+        body = {"members": [principal_of(rest, member, timeout) for member in members]}
+        changed = rest.patch(path, body, timeout_s=timeout)
     if current().json:
         print_json(changed)
         return
@@ -127,13 +133,14 @@ def principal_group_members(group: str, members: tuple[str, ...], timeout: float
 
 
 @principal_group.command("delete", cls=ChangingCommand, examples=["penstock principal-group delete grp_..."])
-@click.argument("group", metavar="ID")
+@click.argument("group", metavar="ID|NAME")
 @timeout_option
 def principal_group_delete(group: str, timeout: float) -> None:
     """Delete a group that no entry and no other group names."""
     with closing(rest_client()) as rest, progress("Deleting"):
-        rest.delete(f"/v1/principal-groups/{segment(group)}", timeout_s=timeout)
+        group_id = GROUPS.id_of(rest, group, timeout)
+        rest.delete(f"/v1/principal-groups/{segment(group_id)}", timeout_s=timeout)
     if current().json:
-        print_json({"id": group, "deleted": True})
+        print_json({"id": group_id, "deleted": True})
         return
     say(f"Deleted {group}.")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from penstock.cli import sources
+from penstock.cli.arguments import Bytes
 from penstock.cli.connection import connect
-from penstock.cli.display import moment
+from penstock.cli.display import counted, moment, text
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import Bar, print_json, progress, say
 from penstock.cli.sources import Item
@@ -37,14 +38,24 @@ _BAR_EVERY = 256
     ],
 )
 @click.argument("topic")
-@click.argument("values", nargs=-1)
+@click.argument("values", nargs=-1, type=Bytes())
 @click.option(
     "--file", "stream", type=click.File("rb"), help="One message a line from this file; - = standard input."
 )
-@click.option("--key", help="Key of every message: equal keys go to one partition, in order.")
-@click.option("--key-separator", help="What divides key and value in each message, such as ':'.")
+@click.option("--key", type=Bytes(), help="Key of every message: equal keys go to one partition, in order.")
 @click.option(
-    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every message; repeatable."
+    "--key-separator",
+    "separator",
+    type=Bytes(),
+    help="What divides key and value in each message, such as ':'.",
+)
+@click.option(
+    "--header",
+    "headers",
+    type=Bytes(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header of every message; repeatable.",
 )
 @click.option("--partition", type=int, help="Send everything to this partition.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
@@ -62,11 +73,11 @@ _BAR_EVERY = 256
 )
 def produce(
     topic: str,
-    values: tuple[str, ...],
+    values: tuple[bytes, ...],
     stream: BinaryIO | None,
-    key: str | None,
-    key_separator: str | None,
-    headers: tuple[str, ...],
+    key: bytes | None,
+    separator: bytes | None,
+    headers: tuple[bytes, ...],
     receipts: bool | None,
     timeout: float,
     **options: Any,
@@ -77,9 +88,9 @@ def produce(
     """
     if values and stream is not None:
         raise click.UsageError("VALUES and --file exclude each other.")
-    if key is not None and key_separator is not None:
+    if key is not None and separator is not None:
         raise click.UsageError("--key and --key-separator exclude each other.")
-    separator = key_separator.encode() if key_separator else None
+    separator = separator or None
     if values:
         items, size = sources.from_arguments(values, separator), None
     else:
@@ -87,8 +98,8 @@ def produce(
         items, size = sources.from_lines(source, separator), sources.size_of(source)
     fields = _Fields(
         topic=topic,
-        key=None if key is None else key.encode(),
-        headers=[_header(text) for text in headers],
+        key=key,
+        headers=[_header(header) for header in headers],
         partition=options["partition"],
     )
     show = bool(values) if receipts is None else receipts
@@ -147,11 +158,20 @@ class _Sending:
                     break
         except PenstockError as error:
             self._failure = self._failure or error
+        except KeyboardInterrupt as stopped:
+            self._note_on_their_way(stopped)
+            raise
         producer.flush(timeout=self._timeout)
         while self._outstanding:
             self._collect(*self._outstanding.popleft())
         if self._failure is not None:
             raise self._failure
+
+    def _note_on_their_way(self, stopped: KeyboardInterrupt) -> None:
+        self._collect_ended()
+        count = len(self._outstanding)
+        if count:
+            stopped.add_note(f"{counted(count, 'message')} without an answer yet may be stored.")
 
     def _collect_ended(self) -> None:
         waiting = self._outstanding
@@ -218,11 +238,14 @@ def _tell_receipt(receipt: "Receipt") -> None:
     )
 
 
-def _header(text: str) -> tuple[str, bytes]:
-    name, found, content = text.partition("=")
-    if not found or not name:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
-    return name, content.encode()
+def _header(header: bytes) -> tuple[str, bytes]:
+    name, sign, content = header.partition(b"=")
+    if not sign or not name:
+        raise click.BadParameter(f"{text(header)!r} is not NAME=VALUE", param_hint="--header")
+    try:
+        return name.decode(), content
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{text(name)!r} is no UTF-8 text", param_hint="--header") from None
 
 
 def _standard_input() -> BinaryIO:

@@ -15,7 +15,7 @@ from penstock.cli.connection import chosen_profile
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, say
 from penstock.contract.errors import ConfigurationError
-from penstock.profile_changes import change_file, with_profile, with_used, without_profile
+from penstock.profile_changes import Field, change_file, with_profile, with_used, without_profile
 from penstock.profiles import (
     API_KEY,
     BOOTSTRAP,
@@ -71,11 +71,11 @@ def profile_add(name: str, bootstrap: str, api_url: str | None, ca_file: str | N
         environment={PROFILE_FILE: os.devnull},
     )
     file = profile_file()
-    fields: dict[str, str | list[str]] = {"bootstrap": list(wanted.bootstrap), "api_key": key}
+    fields: dict[str, Field] = {"bootstrap": list(wanted.bootstrap), "api_key": key}
     fields |= {
         field: value for field, value in (("api_url", wanted.api_url), ("ca_file", wanted.ca_file)) if value
     }
-    first = not any(isinstance(found, dict) for found in _read(file).values())
+    first = not any(isinstance(found, dict) for found in read_profiles(file).values())
 
     def added(text: str) -> str:
         if name in tomllib.loads(text):
@@ -85,7 +85,7 @@ def profile_add(name: str, bootstrap: str, api_url: str | None, ca_file: str | N
         fresh = with_profile(text, name, fields)
         return with_used(fresh, name) if first else fresh
 
-    _change(file, added)
+    change_profiles(file, added)
     if current().json:
         print_json({"profile": name, "file": str(file), "used": first})
         return
@@ -96,11 +96,8 @@ def profile_add(name: str, bootstrap: str, api_url: str | None, ca_file: str | N
 def profile_list() -> None:
     """List the profiles with the service that each points to, and which one is used. Keys are not shown."""
     file = profile_file()
-    profiles = _read(file)
-    try:
-        counts = chosen_profile()
-    except ConfigurationError:
-        counts = None  # the one that is named is not there: the list shows what is
+    profiles = read_profiles(file)
+    counts = counted_profile(profiles)
     found = [
         {
             "profile": name,
@@ -137,7 +134,7 @@ def profile_list() -> None:
 def profile_use(name: str) -> None:
     """Use this profile when none is named: the commands, and programs with the SDK."""
     file = profile_file()
-    _change(file, lambda text: with_used(text, name))
+    change_profiles(file, lambda text: with_used(text, name))
     if current().json:
         print_json({"profile": name, "used": True})
         return
@@ -151,9 +148,11 @@ def profile_use(name: str) -> None:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def profile_remove(name: str, yes: bool) -> None:
-    """Remove a profile with its key from this machine. The key stays valid until it is revoked."""
+    """Remove a profile with its key and sign-in from this machine. The key stays valid until it is revoked, the sign-in
+    until it ends: `penstock logout` ends it.
+    """
     file = profile_file()
-    _change(
+    change_profiles(
         file,
         lambda text: without_profile(text, name),
         None if yes else f"Remove profile {name} with its key from {file}?",
@@ -164,8 +163,15 @@ def profile_remove(name: str, yes: bool) -> None:
     say(f"Removed {name}.")
 
 
-def _change(file: Path, change: Callable[[str], str], question: str | None = None) -> None:
-    """Replace the file's text. What is not there is refused before anything is asked."""
+def counted_profile(profiles: dict[str, Any]) -> str | None:
+    """The profile that commands would read now, which need not be there; None when the environment alone counts."""
+    used = profiles.get(USED)
+    named = current().profile or os.environ.get(PROFILE) or (used if isinstance(used, str) else None)
+    return named or chosen_profile()
+
+
+def change_profiles(file: Path, change: Callable[[str], str], question: str | None = None) -> None:
+    """Replace the file's text. What is not there is refused before anything is asked. Raises `ConfigurationError`."""
     try:
         text = file.read_text(encoding="utf-8-sig") if file.exists() else ""
         fresh = change(text)
@@ -176,7 +182,8 @@ def _change(file: Path, change: Callable[[str], str], question: str | None = Non
         raise ConfigurationError(f"profile file {file}: {error}") from error
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_profiles(file: Path) -> dict[str, Any]:
+    """All that the file has. Raises `ConfigurationError`."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

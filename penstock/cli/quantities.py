@@ -43,6 +43,25 @@ def read_quantity(text: str, units: Mapping[str, int]) -> int:
     return int(found[1]) * (units[unit] if unit else 1)
 
 
+def in_unit(name: str, value: object) -> str:
+    """A number of bytes or milliseconds in the largest unit that divides it, as options take it; -1 is no limit. The
+    name says what it counts; empty for other numbers.
+
+    >>> in_unit("retention_ms", 604_800_000), in_unit("produce_bytes_per_s", 67_108_864), in_unit("topics_max", 5)
+    ('7d', '64MiB/s', '')
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        return ""
+    parts, per_s = name.split("_"), "/s" if name.endswith("_per_s") else ""
+    units = SIZES if "bytes" in parts else TIMES if "ms" in parts and not per_s else {}
+    if units and value == -1:
+        return "no limit"
+    for unit, size in sorted(units.items(), key=lambda item: -item[1]):
+        if value and size > 1 and unit != "w" and value % size == 0:
+            return f"{value // size}{unit}{per_s}"
+    return ""
+
+
 def read_micro(option: str, amount: str) -> int:
     """An amount of money in micro-units. Raises `click.UsageError`, which names the option."""
     try:

@@ -8,6 +8,7 @@ from penstock.cli.connection import chosen_profile
 from penstock.cli.display import line
 from penstock.cli.dry_run import Foreseen
 from penstock.cli.invocation import current
+from penstock.cli.sign_ins import credential
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.api_keys import MalformedApiKey, parse_api_key
 from penstock.contract.errors import Forbidden
@@ -63,15 +64,20 @@ def client_with(
     tenant: str | None = None,
     reach_s: float | None = None,
 ) -> RestClient:
-    """A client of the invocation, with a credential other than its key."""
+    """A client of the invocation's service with this credential."""
     kind = ForeseeingClient if current().dry_run else RestClient
     return kind(chosen.api_url, credential, chosen.ca_file, tenant=tenant, reach_s=reach_s)
 
 
-def rest_client(chosen: ConnectionSettings | None = None) -> RestClient:
-    """A client with the invocation's key. It opens no connection before its first call."""
+def rest_client(
+    chosen: ConnectionSettings | None = None, *, tenant: str | None = None, reach_s: float | None = None
+) -> RestClient:
+    """A client with the invocation's credential: that of `PENSTOCK_API_KEY`, else the profile's sign-in, else its
+    key. `tenant` goes before that of the sign-in. It opens no connection before its first call.
+    """
     chosen = settings() if chosen is None else chosen
-    return client_with(chosen, chosen.api_key)
+    used = credential(chosen)
+    return client_with(chosen, used.text, tenant=tenant or used.tenant, reach_s=reach_s)
 
 
 def own_key(chosen: ConnectionSettings | None = None) -> str:
@@ -112,10 +118,9 @@ def why_none(kind: str, otherwise: str, timeout_s: float) -> str:
 
 def patient_client(chosen: ConnectionSettings | None = None) -> RestClient:
     """As `rest_client`, for a command whose answer may take minutes. It says in seconds that there is no service."""
-    chosen = settings() if chosen is None else chosen
-    return client_with(chosen, chosen.api_key, reach_s=REACH_S)
+    return rest_client(chosen, reach_s=REACH_S)
 
 
 def admin_client(chosen: ConnectionSettings | None = None) -> Admin:
-    """The SDK's calls to the control plane with the invocation's key. Close it."""
+    """The SDK's calls to the control plane with the invocation's credential. Close it."""
     return Admin(rest_client(chosen))

@@ -21,11 +21,10 @@ class Item:
     consumed: int
 
 
-def from_arguments(values: tuple[str, ...], separator: bytes | None) -> Iterator[Item]:
+def from_arguments(values: tuple[bytes, ...], separator: bytes | None) -> Iterator[Item]:
     """One message an argument, as the bytes that the shell gave."""
     consumed = 0
-    for number, argument in enumerate(values, 1):
-        raw = os.fsencode(argument)
+    for number, raw in enumerate(values, 1):
         consumed += len(raw)
         yield _item(raw, separator, f"argument {number}", consumed)
 

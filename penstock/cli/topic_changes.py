@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -87,7 +87,7 @@ def _changeable(command: _FunctionT) -> _FunctionT:
 )
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option(
-    "--file", "stream", type=click.File("r"), help="One name a line from this file; - = standard input."
+    "--file", "stream", type=click.File("rb"), help="One name a line from this file; - = standard input."
 )
 @click.option("--partitions", type=int, required=True, help="How many partitions; more keys in parallel.")
 @click.option("--replication", type=int, help="Copies of each message.")
@@ -99,7 +99,7 @@ def topic_create(
     context: click.Context,
     /,
     names: tuple[str, ...],
-    stream: TextIO | None,
+    stream: BinaryIO | None,
     partitions: int,
     timeout: float,
     **options: Any,
@@ -133,12 +133,16 @@ def topic_create(
         context.exit(int(exit_code(refused)))
 
 
-def _lines(stream: TextIO) -> list[str]:
+def _lines(stream: BinaryIO) -> list[str]:
     """The names in a file, without empty lines. Raises `click.UsageError`."""
     names: list[str] = []
-    for line in stream:
-        if line.strip():
-            names.append(line.strip())
+    for number, line in enumerate(stream, 1):
+        try:
+            name = line.decode().strip()
+        except UnicodeDecodeError:
+            raise click.UsageError(f"--file: line {number} is no UTF-8 text.") from None
+        if name:
+            names.append(name)
         if len(names) > _NAMES_MAX:
             raise click.UsageError(f"--file: over {_NAMES_MAX} names; divide it.")
     if not names:

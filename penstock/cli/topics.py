@@ -14,6 +14,7 @@ from penstock.cli.connection import connect
 from penstock.cli.hot_partitions import hot_because
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
+from penstock.cli.quantities import in_unit
 from penstock.cli.rest import admin_client, settings, why_none
 from penstock.cli.topic_bin import topic_bin, topic_purge, topic_restore
 from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
@@ -113,7 +114,8 @@ def topic_describe(name: str, offsets: bool, timeout: float) -> None:
             display.line(f"{rates[0]}: {rates[1]} B/s in, {rates[2]} B/s out; {hot_because(hot)}"),
         )
     print_fact("survives", [survives.text], survives.text)
-    print_part("setting", ["setting", "value"], sorted(description.settings.items()))
+    rows = [[name, value, in_unit(name, value)] for name, value in sorted(description.settings.items())]
+    print_part("setting", ["setting", "value", "that is"], rows)
     rows = [[_shown(value) for value in partition.values()] for partition in partitions]
     print_part("partition", [column.replace("_", " ") for column in partitions[0]], rows)
 

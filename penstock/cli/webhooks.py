@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from penstock.cli import described
+from penstock.cli import described, named
 from penstock.cli.confirmation import must_agree
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, current
@@ -17,7 +17,7 @@ from penstock.cli.whose import client_for, whose_option
 from penstock.contract.errors import TimedOut
 from penstock.contract.resources import WEBHOOKS
 from penstock.contract.resources.webhooks import EVENTS_USUAL
-from penstock.rest.client import segment
+from penstock.rest.client import RestClient, segment
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., object])
 _LOOK_S = 0.5
@@ -75,12 +75,12 @@ def webhook_list(token_file: Path | None, tenant: str | None, timeout: float) ->
 
 
 @webhook.command("show", examples=["penstock webhook show whk_..."])
-@click.argument("webhook_id", metavar="ID")
+@click.argument("webhook_id", metavar="ID|NAME")
 @_whose
 def webhook_show(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """Show a webhook: its state, how much waits for it, and when it is tried next."""
     with client_for(token_file, tenant) as rest:
-        found = rest.get(f"/v1/webhooks/{segment(webhook_id)}", timeout_s=timeout)
+        found = rest.get(_path(rest, webhook_id, timeout), timeout_s=timeout)
     _show(found)
 
 
@@ -91,7 +91,7 @@ def webhook_show(webhook_id: str, token_file: Path | None, tenant: str | None, t
         "penstock webhook change whk_... --state off",
     ],
 )
-@click.argument("webhook_id", metavar="ID")
+@click.argument("webhook_id", metavar="ID|NAME")
 @described.options_to_change(WEBHOOKS)
 @_whose
 def webhook_change(
@@ -100,17 +100,17 @@ def webhook_change(
     """Change what is given."""
     body = described.changes(WEBHOOKS, given)
     with client_for(token_file, tenant) as rest, progress("Changing"):
-        changed = rest.patch(f"/v1/webhooks/{segment(webhook_id)}", body, timeout_s=timeout)
+        changed = rest.patch(_path(rest, webhook_id, timeout), body, timeout_s=timeout)
     _show(changed)
 
 
 @webhook.command("ping", examples=["penstock webhook ping whk_..."])
-@click.argument("webhook_id", metavar="ID")
+@click.argument("webhook_id", metavar="ID|NAME")
 @_whose
 def webhook_ping(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> int:
     """Send a test event, and wait for what the endpoint answers. Exit code 5 where it does not take it."""
-    path = f"/v1/webhooks/{segment(webhook_id)}"
     with client_for(token_file, tenant) as rest, progress("Waiting for the endpoint"):
+        path = _path(rest, webhook_id, timeout)
         event_id = rest.post(f"{path}/ping", None, timeout_s=timeout)["event_id"]
         ends = time.monotonic() + timeout
         while True:
@@ -129,12 +129,12 @@ def webhook_ping(webhook_id: str, token_file: Path | None, tenant: str | None, t
 
 
 @webhook.command("log", examples=["penstock webhook log whk_...", "penstock webhook log whk_... --json"])
-@click.argument("webhook_id", metavar="ID")
+@click.argument("webhook_id", metavar="ID|NAME")
 @_whose
 def webhook_log(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """List the last attempts, newest first."""
     with client_for(token_file, tenant) as rest:
-        found = list(rest.items(f"/v1/webhooks/{segment(webhook_id)}/attempts", timeout_s=timeout))
+        found = list(rest.items(f"{_path(rest, webhook_id, timeout)}/attempts", timeout_s=timeout))
     if current().json:
         print_json({"attempts": found})
         return
@@ -159,7 +159,7 @@ def webhook_log(webhook_id: str, token_file: Path | None, tenant: str | None, ti
 @webhook.command(
     "resume", examples=["penstock webhook resume whk_...", "penstock webhook resume whk_... --skip-waiting"]
 )
-@click.argument("webhook_id", metavar="ID")
+@click.argument("webhook_id", metavar="ID|NAME")
 @click.option("--skip-waiting", is_flag=True, help="Leave out what happened until now.")
 @_whose
 def webhook_resume(
@@ -168,7 +168,7 @@ def webhook_resume(
     """Go on at once with the first event that was not taken."""
     with client_for(token_file, tenant) as rest, progress("Resuming"):
         changed = rest.post(
-            f"/v1/webhooks/{segment(webhook_id)}/resume", {"skip_waiting": skip_waiting}, timeout_s=timeout
+            f"{_path(rest, webhook_id, timeout)}/resume", {"skip_waiting": skip_waiting}, timeout_s=timeout
         )
     _show(changed)
 
@@ -176,7 +176,7 @@ def webhook_resume(
 @webhook.command(
     "rotate", examples=["penstock webhook rotate whk_...", "penstock webhook rotate whk_... --overlap-s 0"]
 )
-@click.argument("webhook_id", metavar="ID")
+@click.argument("webhook_id", metavar="ID|NAME")
 @click.option(
     "--overlap-s",
     type=click.IntRange(0, 7 * 86_400),
@@ -191,13 +191,13 @@ def webhook_rotate(
     """Make a new secret. It is shown once."""
     with client_for(token_file, tenant) as rest, progress("Making a secret"):
         made = rest.post(
-            f"/v1/webhooks/{segment(webhook_id)}/rotate", {"overlap_s": overlap_s}, timeout_s=timeout
+            f"{_path(rest, webhook_id, timeout)}/rotate", {"overlap_s": overlap_s}, timeout_s=timeout
         )
     _show_secret(made)
 
 
 @webhook.command("delete", examples=["penstock webhook delete whk_... --yes"])
-@click.argument("webhook_id", metavar="ID")
+@click.argument("webhook_id", metavar="ID|NAME")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_whose
 def webhook_delete(
@@ -207,11 +207,16 @@ def webhook_delete(
     if not yes:
         must_agree(f"{webhook_id} gets nothing more, and what waits for it is not sent. Go on?")
     with client_for(token_file, tenant) as rest, progress("Deleting"):
-        rest.delete(f"/v1/webhooks/{segment(webhook_id)}", timeout_s=timeout)
+        rest.delete(_path(rest, webhook_id, timeout), timeout_s=timeout)
     if current().json:
         print_json({"id": webhook_id, "deleted": True})
         return
     say(f"Deleted {webhook_id}.")
+
+
+def _path(rest: RestClient, webhook_id: str, timeout_s: float) -> str:
+    """The address of a webhook by its id, or by its name. Raises `NotFound`."""
+    return f"/v1/webhooks/{segment(named.WEBHOOKS.id_of(rest, webhook_id, timeout_s))}"
 
 
 def _show_secret(made: dict[str, Any]) -> None:

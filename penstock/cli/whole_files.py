@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock.cli.streams import NO_MORE_FITS
 from penstock.contract.errors import ConfigurationError
 
 
@@ -23,6 +24,8 @@ def whole_file(file: Path) -> Iterator[BinaryIO]:
             out.flush()
             os.fsync(out.fileno())
         os.replace(name, file)
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in NO_MORE_FITS:
+            raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
         raise

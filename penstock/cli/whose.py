@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 
 from penstock.cli.cluster import operator_token
-from penstock.cli.rest import client_with, settings
+from penstock.cli.rest import client_with, rest_client, settings
 from penstock.rest.client import RestClient
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., object])
@@ -26,7 +26,7 @@ def whose_option(of: str) -> Callable[[_FunctionT], _FunctionT]:
         return click.option(
             "--token-file",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="File with an operator's token; without it the key or token of the settings is used.",
+            help="File with an operator's token; without it the sign-in of the profile (penstock login), else its key.",
         )(named)
 
     return decorate
@@ -35,7 +35,9 @@ def whose_option(of: str) -> Callable[[_FunctionT], _FunctionT]:
 @contextmanager
 def client_for(token_file: Path | None, tenant: str | None) -> Iterator[RestClient]:
     """REST as the operator of the file, else as the caller of the settings."""
-    chosen = settings()
-    token = chosen.api_key if token_file is None else operator_token(token_file)
-    with client_with(chosen, token, tenant=tenant) as rest:
+    if token_file is None:
+        with rest_client(tenant=tenant) as rest:
+            yield rest
+        return
+    with client_with(settings(), operator_token(token_file), tenant=tenant) as rest:
         yield rest

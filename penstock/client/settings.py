@@ -34,6 +34,8 @@ class ConnectionSettings:
     """Where this client runs: a host or a zone of the brokers'. None = consumers read from leaders."""
 
     def __post_init__(self) -> None:
+        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise ConfigurationError("api_key: it has characters other than printable ASCII")
         if self.zone is not None:
             _named("zone", self.zone, limits.DOMAIN_NAME_LENGTH_MAX)
 

@@ -136,7 +136,10 @@ class Unauthenticated(PenstockError):
 
     code = ErrorCode.UNAUTHENTICATED
     kind = ErrorKind.FATAL
-    remedy = "Check the key (PENSTOCK_API_KEY or the profile) and whether it was revoked."
+    remedy = (
+        "Check the key (PENSTOCK_API_KEY or the profile) and whether it was revoked; "
+        "a person signs in again with `penstock login`."
+    )
 
 
 class NotFound(PenstockError):

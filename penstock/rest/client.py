@@ -82,19 +82,21 @@ class RestClient:
         tenant: str | None = None,
         timeout_s: float = TIMEOUT_S,
         reach_s: float | None = None,
+        program: str = "penstock-python",
     ) -> None:
         """`api_key` is an API key, a session token of a sign-in or an operator's token; None for sign-up.
 
         `tenant` chooses the tenant of a session token that has several. `reach_s`: a call to which no connection could
         be made is given up after so long, with two attempts at least, however long its answer may take; None: by its
-        deadline alone. Raises `ConfigurationError`.
+        deadline alone. `program` is what it calls itself. Raises `ConfigurationError`.
         """
         if not api_url:
             raise ConfigurationError(
                 "api_url: no address of the control plane; pass api_url=, set PENSTOCK_API_URL, or name a profile"
             )
-        self._api_key = api_key
-        self._tenant = tenant
+        self._api_key = _header("api_key", api_key)
+        self._tenant = _header("tenant", tenant)
+        self._program = program
         self._timeout_s = timeout_s
         self._reach_s = reach_s
         parts = urlsplit(api_url)
@@ -106,6 +108,10 @@ class RestClient:
             raise ConfigurationError(f"api_url: {api_url!r} is not http(s)://host[:port]")
         self._host = parts.hostname
         self._port = port or (443 if parts.scheme == "https" else 80)
+        if not (parts.path.isascii() and parts.path.isprintable()):
+            raise ConfigurationError(
+                f"api_url: {api_url!r}: its path takes printable ASCII, other letters as %xx"
+            )
         self._path = parts.path.rstrip("/")
         self.api_url = f"{parts.scheme}://{parts.netloc}{self._path}"
         self._tls: ssl.SSLContext | None = None
@@ -266,6 +272,12 @@ class RestClient:
                 wait = pause
                 was_lost = True
                 reach_by = deadline
+            except KeyboardInterrupt as stopped:
+                if method != "GET":
+                    stopped.add_note(
+                        f"{method} {path}: the service may have done it; look before you repeat it."
+                    )
+                raise
             except TimeoutError as error:
                 before = "" if failure is None else f"; before that: {failure.message}"
                 if method == "GET" and not was_lost:
@@ -282,7 +294,7 @@ class RestClient:
             pause = min(2 * pause, _BACKOFF_MAX_S)
 
     def _headers(self, idempotency_key: str | None) -> dict[str, str]:
-        headers = {"Accept": _JSON, "User-Agent": "penstock-python"}
+        headers = {"Accept": _JSON, "User-Agent": self._program}
         if self._api_key is not None:
             headers["Authorization"] = f"Bearer {self._api_key}"
         if self._tenant is not None:
@@ -386,6 +398,13 @@ class RestClient:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _header(name: str, value: str | None) -> str | None:
+    """`value`, which goes with every call. Raises `ConfigurationError`, which does not show it."""
+    if value is not None and not (value.isascii() and value.isprintable()):
+        raise ConfigurationError(f"{name}: it has characters other than printable ASCII")
+    return value
 
 
 def _json_lines(body: bytes) -> list[Any]:

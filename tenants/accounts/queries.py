@@ -21,6 +21,11 @@ def sign_in(person: Person, public_id: str) -> Session:
     return row
 
 
+def sign_in_of(token: str) -> Session | None:
+    """The sign-in of this token; None if it has ended."""
+    return Session.objects.filter(token_hash=tokens.token_hash(token), expires_at__gt=timezone.now()).first()
+
+
 def is_of_token(row: Session, token: str) -> bool:
     """Whether it is the sign-in of this token."""
     return row.token_hash == tokens.token_hash(token)

@@ -346,4 +346,4 @@ def test_an_owner_changes_all_of_it_by_their_role(denied: Denied) -> None:
 )
 def test_what_only_people_may_no_key_may(denied: Denied, method: str, path: str, body: Any) -> None:
     answer = denied.by_key(method, path, body)
-    assert answer.status == 403 and "it takes the token of a person" in answer.body["detail"]
+    assert answer.status == 403 and "it takes a person who has signed in" in answer.body["detail"]

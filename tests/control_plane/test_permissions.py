@@ -56,6 +56,7 @@ ORGANISATION_AUDITORS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.DEVELOPER})
 ORGANISATION = "v1/organisations/<str:organisation>"
 
 MAY = {
+    ("GET", "v1/whoami"): EVERYBODY,
     ("GET", "v1/tenants"): EVERYBODY,
     ("POST", "v1/tenants"): PEOPLE,
     ("POST", "v1/sign-out"): PEOPLE,
@@ -306,6 +307,7 @@ FREE = {
 }
 """For everybody."""
 ABOUT_NO_TENANT = {
+    "v1/whoami",
     "v1/tenants",
     "v1/sign-out",
     "v1/join",

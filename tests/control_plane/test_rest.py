@@ -74,7 +74,7 @@ def test_a_new_person_has_a_tenant_and_a_session_that_sees_it() -> None:
     signed_in = call("POST", "/v1/sign-in", {"email": "ann@example.com", "password": PASSWORD})
     assert signed_in.status == 200
     assert call("POST", "/v1/sign-out", token=token).status == 204
-    assert_problem(call("GET", "/v1/tenants", token=token), 401, "unauthenticated", "the session has ended")
+    assert_problem(call("GET", "/v1/tenants", token=token), 401, "unauthenticated", "the sign-in has ended")
     assert call("GET", "/v1/tenants", token=signed_in.body["token"]).status == 200
 
 

@@ -19,8 +19,9 @@ from tenants import actions, queries
 from tenants.accounts import actions as accounts
 from tenants.accounts import queries as account_queries
 from tenants.models import OperatorToken, PasswordReset, Person, Session
+from tenants.roles import Standing
 from tenants.sign_in import actions as sign_ins
-from tests.control_plane.world import ACTOR, PASSWORD, call
+from tests.control_plane.world import ACTOR, PASSWORD, call, make_house
 from tests.waiting import PATIENCE_S
 
 NEW = "another horse, another battery"
@@ -249,3 +250,22 @@ def test_two_operators_who_revoke_each_other_at_once_do_not_both_succeed() -> No
         thread.join(PATIENCE_S)
     assert len(refused) == 1 and "is the last one" in refused[0]
     assert OperatorToken.objects.filter(revoked_at=None).count() == 1
+
+
+# -- who calls ------------------------------------------------------------------------------------------
+
+
+def test_a_caller_hears_who_they_are_until_when_and_with_which_role_where(db: None) -> None:
+    house = make_house("acme")
+    tenant = {"id": house.tenant.public_id, "name": "acme"}
+    person = call("GET", "/v1/whoami", token=house.credentials[Standing.BILLING]).body
+    session = Session.objects.get(person__email="billing@acme.example")
+    assert (person["kind"], person["name"]) == ("person", "billing@acme.example")
+    assert person["expires_at"] == session.expires_at.isoformat()
+    assert (person["tenants"], person["tenants_count"]) == ([{**tenant, "role": "billing"}], 1)
+    key = call("GET", "/v1/whoami", token=house.credentials[Standing.BOUND_KEY]).body
+    assert (key["kind"], key["name"], key["expires_at"]) == ("key", "bound", None)
+    assert key["tenants"] == [{**tenant, "role": None}]
+    operator = call("GET", "/v1/whoami", token=house.credentials[Standing.OPERATOR]).body
+    assert (operator["kind"], operator["name"], operator["tenants"]) == ("operator", "op", [])
+    assert call("GET", "/v1/whoami").status == 401

@@ -182,6 +182,7 @@ def test_a_link_is_not_taken_by_another_word_of_the_same_length(ann: Client) -> 
             "Chrome on Android",
         ),
         ("curl/8.14.1", "curl/8.14.1"),
+        ("penstock 0.2.0 on anns-laptop", "penstock on anns-laptop"),
         ("", "unknown"),
         ("   ", "unknown"),
     ],

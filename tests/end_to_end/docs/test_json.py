@@ -25,6 +25,7 @@ group reset billing --to latest --yes
 group delete billing --yes
 key create --name till
 key list
+whoami
 tenant show
 tenant plans
 tenant preview committed
@@ -44,6 +45,7 @@ REFUSED = {
     "topic describe none": 3,
     "topic create shop.sales --partitions 0": 5,
     "group describe none": 3,
+    "logout": 3,
     "key revoke key_none --yes": 3,
     "invoice show inv_none": 3,
     "verify-invoice inv_none": 3,

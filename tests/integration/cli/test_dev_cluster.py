@@ -193,6 +193,14 @@ def test_messages_and_the_key_survive_a_stop_of_everything(penstock: CommandLine
     assert message["headers"] == [{"name": "shop", "value": "north"}]
     penstock.environment["PENSTOCK_API_KEY"] = key
     assert penstock("consume", "kept", "--display", "values").out == "grüße\n"
+    any_bytes = os.fsdecode(b"\xff\xfe")
+    penstock("produce", "kept", any_bytes, "--key", any_bytes, "--header", f"shop={any_bytes}")
+    *_, message = [json.loads(line) for line in penstock("consume", "kept", "--json").out.splitlines()]
+    assert (message["key_hex"], message["value_hex"]) == ("fffe", "fffe")
+    assert message["headers"] == [{"name": "shop", "value_hex": "fffe"}]
+    penstock.environment["PYTHONIOENCODING"] = "ascii"
+    assert penstock("consume", "kept", "--max", "1").out.endswith("\tgr\\xfc\\xdfe\tshop=north\n")
+    assert values(penstock("consume", "kept", "--max", "1", "--json")) == ["grüße"]
     wrong = key[:-1] + ("a" if key[-1] != "a" else "b")
     penstock.environment["PENSTOCK_API_KEY"] = wrong
     denied = penstock.try_to("topic", "list")

@@ -101,6 +101,8 @@ WITHOUT = {
     "tenant create": "REST has no dry run of it",
     "tenant close": "the life of a tenant; REST has no dry run of it",
     "tenant reopen": "as to close one",
+    "tenant suspend": "as to close one; resumed with one command",
+    "people remove": "REST has no dry run of it; a person is invited again",
     "topic delete-records": "the brokers delete messages",
     "audit topic-off": "the log itself stays, and it asks before the topic is deleted",
     "webhook delete": "it takes the webhook with its log and nothing else, and asks before",

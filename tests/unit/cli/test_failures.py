@@ -85,6 +85,21 @@ def test_a_bug_is_told_in_one_line_and_shows_where_only_when_asked(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_an_interrupt_says_what_it_leaves_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    stopped = KeyboardInterrupt()
+    assert failures.tell(stopped, as_json=False) is ExitCode.INTERRUPTED
+    assert capsys.readouterr().err == ""
+    stopped.add_note("The period has ended.")
+    aborted = click.Abort()
+    aborted.__cause__ = stopped
+    for interrupt in (stopped, aborted):
+        assert failures.tell(interrupt, as_json=False) is ExitCode.INTERRUPTED
+        assert capsys.readouterr().err == "Interrupted. The period has ended.\n"
+    failures.tell(stopped, as_json=True)
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error == {"code": "INTERRUPTED", "message": "The period has ended.", "exit_code": 130}
+
+
 def test_wrong_usage_and_an_interrupt_have_their_own_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert failures.tell(click.UsageError("no such option: --foo"), as_json=True) is ExitCode.USAGE
     assert json.loads(capsys.readouterr().err)["error"]["code"] == "USAGE"

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from penstock.cli.__main__ import cli, run
+from penstock.cli.__main__ import SECTIONS, cli, run
 from penstock.cli.completion import SHELLS
+from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command
 from tests.waiting import PATIENCE_S
 
@@ -62,6 +63,21 @@ def test_every_command_and_option_says_what_it_is(path: Path, command: click.Com
         and not isinstance(parameter.type, click.Choice)
     ]
     assert silent == []
+
+
+def test_every_command_stands_under_one_title_of_the_help() -> None:
+    titled = [name for names in SECTIONS.values() for name in names]
+    assert sorted(titled) == cli.list_commands(click.Context(cli))
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["topik"], "topic"), (["verify"], "verify-invoice"), (["topic", "lst"], "list")]
+)
+def test_a_command_that_there_is_not_is_answered_with_those_that_are_like_it(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == ExitCode.USAGE
+    assert f"Did you mean {meant!r}" in capsys.readouterr().err
 
 
 def test_help_shows_examples_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The command line with closed streams, readers that left and hostile arguments: documented exit codes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -42,9 +43,12 @@ def test_streams_that_are_closed_or_whose_reader_has_gone_are_no_bug(
     assert "bug" not in ran(f"{COMMAND} {line}", tmp_path)[1]
 
 
+@pytest.mark.parametrize("buffering", ["", "PYTHONUNBUFFERED=1 "])
 @pytest.mark.parametrize("command", ["--version", "completion bash", "--json completion zsh", "--help"])
-def test_output_on_a_full_disk_is_told_with_its_own_exit_code(command: str, tmp_path: Path) -> None:
-    code, told = ran(f"{COMMAND} {command} > /dev/full", tmp_path)
+def test_output_on_a_full_disk_is_told_with_its_own_exit_code(
+    command: str, buffering: str, tmp_path: Path
+) -> None:
+    code, told = ran(f"{buffering}{COMMAND} {command} > /dev/full", tmp_path)
     assert code == ExitCode.OUTPUT_LOST
     assert "No space left on device" in told and "OUTPUT_LOST" in told
     assert "bug" not in told and "Traceback" not in told and "Exception ignored" not in told
@@ -58,6 +62,59 @@ def test_errors_on_a_full_disk_leave_the_exit_code(tmp_path: Path) -> None:
 def test_a_closed_input_has_no_messages(tmp_path: Path) -> None:
     code, told = ran(f"{COMMAND} produce orders <&-", tmp_path)
     assert code != ExitCode.INTERNAL and "bug" not in told and "Traceback" not in told
+
+
+LETTERS = (
+    "import click; from penstock.cli import output, streams; streams.prepare(); text = 'gr\\xfc\\xdfe \\u2602';"
+    "click.echo(text); output.print_row([text]); output.print_json({'name': text}); output.say(text)"
+)
+
+
+@pytest.mark.parametrize(
+    "terminal", ["PYTHONIOENCODING=ascii", "LC_ALL=POSIX PYTHONCOERCECLOCALE=0 PYTHONUTF8=0"]
+)
+def test_letters_that_a_terminal_does_not_have_are_escaped(terminal: str, tmp_path: Path) -> None:
+    code, told = ran(f'PYTHONPATH=. {terminal} {sys.executable} -c "{LETTERS}" >&2', tmp_path)
+    *plain, document = sorted(told.splitlines())
+    assert code == 0
+    assert plain == [r"gr\xfc\xdfe \u2602"] * 3
+    assert json.loads(document) == {"name": "grüße ☂"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topic describe BYTES",
+        "consume orders --group BYTES",
+        "--profile BYTES topic list",
+        "topic create --partitions 1 north BYTES",
+        "produce orders one --header BYTES=north",
+        "topic create --partitions 1 --file - <<< BYTES",
+    ],
+)
+def test_a_name_that_is_no_text_is_wrong_usage(line: str, tmp_path: Path) -> None:
+    code, told = ran(f"{COMMAND} {line}".replace("BYTES", r"$'a\xff'"), tmp_path)
+    assert code == ExitCode.USAGE
+    assert "is no UTF-8 text" in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("variable", "command"),
+    [
+        ("PENSTOCK_API_KEY=$'\\xff'", "topic list"),
+        ("PENSTOCK_API_KEY=$'\\xff' PENSTOCK_BOOTSTRAP=127.0.0.1:1", "consume orders"),
+        ("PENSTOCK_OPERATOR_TOKEN=ü", "cluster brokers"),
+        ("PENSTOCK_API_URL=http://127.0.0.1:1/$'\\xff'", "topic list"),
+        ("PENSTOCK_PROFILE_FILE=not-text", "topic list"),
+    ],
+)
+def test_a_setting_that_is_no_text_is_refused_as_a_setting(
+    variable: str, command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "not-text").write_bytes(b"\xff")
+    address = "PENSTOCK_API_URL=http://127.0.0.1:1"
+    code, told = ran(f"cd {tmp_path}; {address} {variable} {COMMAND} {command}", tmp_path)
+    assert (code, "CONFIGURATION" in told) == (ExitCode.REFUSED, True), told
 
 
 @pytest.mark.parametrize("argument", [r"\x1b[2J", r"\xff\xfe", r"\xe2\x80\xae", r"a\r\nb"])

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from penstock.cli.__main__ import cli, run
-from penstock.cli.quantities import SIZES, TIMES, Duration, Size, read_quantity
+from penstock.cli.quantities import SIZES, TIMES, Duration, Size, in_unit, read_quantity
 
 DAY_MS = 86_400_000
 
@@ -66,3 +66,20 @@ def test_topic_commands_take_them_wherever_bytes_or_milliseconds_are_asked() -> 
 def test_a_wrong_one_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topic", "alter", "orders", "--retention-ms", "seven days"]) == 2
     assert "ms, s, m, h, d, w" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("retention_ms", 604_800_000, "7d"),
+        ("retention_bytes", -1, "no limit"),
+        ("segment_bytes", 1 << 30, "1GiB"),
+        ("max_message_bytes", 1_048_577, ""),
+        ("consume_bytes_per_s", 5_000_000, "5MB/s"),
+        ("rest_processor_ms_per_s", 1_000, ""),
+        ("topics_max", 1_000, ""),
+        ("durability", "fsync", ""),
+    ],
+)
+def test_a_number_is_shown_in_the_unit_that_options_take(name: str, value: object, shown: str) -> None:
+    assert in_unit(name, value) == shown

@@ -1,6 +1,8 @@
 """A service and brokers that are not there are told within seconds, however long an answer may take."""
 
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +16,7 @@ from penstock.rest.client import RestClient
 from penstock.rest.problems import ServiceUnavailable
 from penstock.verification.stamped_reads import StampedReads
 from tests.integration.rest.little_server import Answer, Asked, little_server
+from tests.waiting import PATIENCE_S
 
 PATIENT_S = 600.0
 """Only a client that does not give up waits so long; the test's own time is up before."""
@@ -60,6 +63,29 @@ def test_a_service_that_can_be_reached_has_all_the_time_that_its_answer_takes() 
 
     with little_server(answering) as server, RestClient(server.url, reach_s=0.1) as rest:
         assert rest.get("/v1/invoices", timeout_s=PATIENT_S) == {"is": "there"}
+
+
+@pytest.mark.parametrize(
+    ("method", "left_behind"), [("post", ["POST /v1/topics: the service may have"]), ("get", [])]
+)
+def test_a_change_that_ctrl_c_interrupts_says_that_it_may_be_done(
+    method: str, left_behind: list[str]
+) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    is_interrupted = threading.Event()
+
+    def interrupting(_: Asked) -> Answer:
+        signal.pthread_kill(main, signal.SIGINT)
+        is_interrupted.wait(PATIENCE_S)
+        return Answer(body={})
+
+    with little_server(interrupting) as server, RestClient(server.url) as rest:
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            getattr(rest, method)("/v1/topics", timeout_s=PATIENT_S)
+        is_interrupted.set()
+    notes = getattr(stopped.value, "__notes__", [])
+    assert [note[: len(left_behind[0])] for note in notes] == left_behind
 
 
 @pytest.mark.parametrize("address", ["nobody", "silent"])
