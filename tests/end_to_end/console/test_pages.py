@@ -6,22 +6,21 @@ times, and at all of it under FULL=1.
 
 import random
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 import penstock
 from tests.conftest import FULL
 from tests.control_plane.hostile import some_of
+from tests.end_to_end.accessible import serious
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
-AXE: str = Axe().axe_script
 COLOURS = ("color-contrast", "link-in-text-block")
 """Rules of axe that ask for colours."""
 COLOURS_SHARES = 3
@@ -42,23 +41,6 @@ WIDTHS: tuple[tuple[int, Sequence[tuple[Literal["light", "dark"], Sequence[str]]
 width differs in its colours alone.
 """
 OPERATORS = ("/operator", "/operator/partitions", "/operator/tenants")
-
-
-def serious(page: Page, only: Sequence[str] = ()) -> list[str]:
-    """What axe finds that is serious or worse, by all of its rules or some: rule, and where."""
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE)
-    # Without `preload` axe does not fetch the styles again: it needs them for rules that are experimental, or moderate.
-    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
-    if only:
-        options["runOnly"] = {"type": "rule", "values": list(only)}
-    found: list[dict[str, Any]] = page.evaluate("options => axe.run(options)", options)["violations"]
-    return [
-        f"{one['id']}: {node['target']} {node.get('failureSummary', '')}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
-    ]
 
 
 def look(visitor: Visitor, path: str) -> None:
