@@ -30,7 +30,7 @@ PAGES = (
     *("", "/topics", "/new-topic", "/topics/orders", "/topics/orders/messages", "/topics/orders/send"),
     *("/topics/orders/settings", "/topics/orders/delete", "/groups", "/group?name=workers"),
     *("/group/reset?name=workers", "/keys?all=1", "/new-key", "/usage", "/invoices", "/audit"),
-    *("/people", "/invite"),
+    *("/people", "/invite", "/topics/orders/groups", "/topics/orders/access", "/new-budget"),
 )
 EMPTY = ("", "/topics", "/groups", "/keys", "/usage", "/invoices")
 WIDTHS: tuple[tuple[int, Sequence[tuple[Literal["light", "dark"], Sequence[str]]]], ...] = (
@@ -146,7 +146,7 @@ def test_the_operators_pages_show_brokers_and_partitions(new_visitor: NewVisitor
         look(operator, path)
 
 
-def test_the_keyboard_reaches_content_search_and_menu(visitor: Visitor) -> None:
+def test_the_keyboard_reaches_content_search_menu_and_palette(visitor: Visitor) -> None:
     visitor.make_topic("orders")
     visitor.here("/topics")
     visitor.page.keyboard.press("Tab")
@@ -158,6 +158,18 @@ def test_the_keyboard_reaches_content_search_and_menu(visitor: Visitor) -> None:
     visitor.page.keyboard.press("Enter")
     visitor.page.wait_for_url("**q=ord*")
     expect(visitor.page.get_by_role("link", name="orders")).to_be_visible()
+    visitor.page.keyboard.press("Control+k")
+    visitor.page.keyboard.type("key")
+    chosen = visitor.page.get_by_role("dialog").get_by_role("option", selected=True)
+    expect(chosen).to_contain_text("Keys")
+    examine(visitor.page, "with the palette")
+    visitor.page.keyboard.press("ArrowDown")
+    expect(chosen).to_contain_text("Keys that verify")
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url("**/verifying-keys")
+    visitor.page.keyboard.press("Control+k")
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.page.get_by_role("dialog")).to_be_hidden()
 
 
 def test_it_works_without_scripts(service: Service, new_visitor: NewVisitor) -> None:
