@@ -48,7 +48,7 @@ demo: $(RUNNING)  ## Sixteen tenants' messages, metered, billed and proven, and 
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
 	$(BIN)/pytest -q -m "not slow" $(FAST_TESTS)
 
-test: $(READY) $(CLASSES) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
+test: $(READY) $(CLASSES) .venv/.docs-lock-ready .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
 	$(COMPILE) compiled-for-tests
 	$(AS_TESTED) $(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
 	$(BIN)/pytest --numprocesses $(JOBS) -m "pure or both_cores" $(PURE_TESTS)

@@ -13,6 +13,8 @@ from penstock.profiles import USED
 
 Field = str | list[str] | Mapping[str, str]
 """A value in a profile."""
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+"""A line as TOML has it: a text in quotes may have what other formats take for the end of one."""
 _HEADER = re.compile(r"[ \t]*\[")
 _USED_LINE = re.compile(rf"[ \t]*{USED}[ \t]*=")
 
@@ -122,7 +124,7 @@ def _without(text: str, name: str) -> tuple[str, int]:
     kept: list[str] = []
     where: int | None = None
     inside = False
-    for line in text.splitlines(keepends=True):
+    for line in _LINE.findall(text):
         if _HEADER.match(line):
             inside = own.match(line) is not None
             if inside and where is None:
@@ -137,7 +139,7 @@ def _without_used(text: str) -> str:
     """`text` without the line that says which profile is used: it stands before the first table."""
     kept: list[str] = []
     top = True
-    for line in text.splitlines(keepends=True):
+    for line in _LINE.findall(text):
         top = top and not _HEADER.match(line)
         if not (top and _USED_LINE.match(line)):
             kept.append(line)

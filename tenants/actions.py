@@ -40,7 +40,7 @@ from tenants.models import (
     Session,
     Tenant,
 )
-from tenants.password_line import hash_password
+from tenants.password_line import hash_password, prepared
 from tenants.queries import is_kept, role_in, tenants_max_of, tenants_owned
 from tenants.roles import Permission, Role, may_hold
 
@@ -127,7 +127,7 @@ def checked_email(email: str) -> str:
 def checked_password(password: str, email: str) -> str:
     """The password, if it is none that is easily guessed. Raises `InvalidRequest`."""
     try:
-        validate_password(password)
+        validate_password(prepared(password))
     except ValidationError as error:
         raise InvalidRequest(f"password: {' '.join(error.messages)}") from None
     if password.strip().lower() == email:

@@ -11,6 +11,7 @@ import math
 import os
 import threading
 import time
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -161,16 +162,37 @@ line = PasswordLine(at_once=max(1, len(os.sched_getaffinity(0)) // 2))
 waiting.set_function(lambda: line.waiting)
 
 
+def prepared(password: str) -> str:
+    """The password as it is hashed: `é` is one character however a keyboard makes it, and each space is a plain one.
+
+    These are the mappings of OpaqueString in RFC 8265. What it refuses besides is taken, as ever.
+    """
+    spaced = "".join(" " if unicodedata.category(character) == "Zs" else character for character in password)
+    return unicodedata.normalize("NFC", spaced)
+
+
 def hash_password(password: str, *, source: str) -> str:
     """What is kept of a password. `source`: the address that asks. Raises `Throttled`."""
     with line.turn(source):
-        return hashers.make_password(password)
+        return hashers.make_password(prepared(password))
 
 
 def is_password(password: str, hashed: str, *, source: str) -> bool:
     """Whether what is kept is of this password. `source`: the address that asks. Raises `Throttled`."""
     with line.turn(source):
-        return hashers.check_password(password, hashed)
+        return any(hashers.check_password(form, hashed) for form in _forms(password))
+
+
+def check_nothing(password: str, *, source: str) -> None:
+    """The work of checking a wrong password, for an address that no person has. Raises `Throttled`."""
+    with line.turn(source):
+        for form in _forms(password):
+            hashers.make_password(form)
+
+
+def _forms(password: str) -> dict[str, None]:
+    """As it is hashed, and as it was typed: so was it hashed before 0.2."""
+    return dict.fromkeys((prepared(password), password))
 
 
 def no_password() -> str:

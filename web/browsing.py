@@ -43,15 +43,33 @@ class Page:
     """The first malformed batches: their offsets have no messages."""
 
 
+class _Skipped:
+    """Malformed batches that a consumer met. The consumer refers to this part alone: if it referred to its reader, both
+    would keep what was fetched until the collector of cycles comes.
+    """
+
+    def __init__(self) -> None:
+        self._batches: dict[tuple[int, int], SkippedBatch] = {}
+
+    def note(self, skipped: SkippedBatch) -> None:
+        if len(self._batches) < SKIPPED_MAX:
+            self._batches[skipped.partition, skipped.first_offset] = skipped
+
+    @property
+    def batches(self) -> tuple[SkippedBatch, ...]:
+        """Those that were found so far, at most `SKIPPED_MAX` of them, in order."""
+        return tuple(self._batches[position] for position in sorted(self._batches))
+
+
 class Reader:
     """One reading of one topic. A context manager."""
 
     def __init__(self, client: Client, topic: str, partitions: Sequence[int]) -> None:
         self._topic = topic
         self._partitions = list(partitions)
-        self._skipped: dict[tuple[int, int], SkippedBatch] = {}
+        self._skipped = _Skipped()
         self._consumer: Consumer = client.consumer(
-            fetch_bytes=FETCH_BYTES, partition_fetch_bytes=FETCH_BYTES // 4, on_malformed=self._skip
+            fetch_bytes=FETCH_BYTES, partition_fetch_bytes=FETCH_BYTES // 4, on_malformed=self._skipped.note
         )
         self._consumer.assign([(topic, partition) for partition in partitions])
         self._deadline = time.monotonic() + READ_S
@@ -62,14 +80,10 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def _skip(self, skipped: SkippedBatch) -> None:
-        if len(self._skipped) < SKIPPED_MAX:
-            self._skipped[skipped.partition, skipped.first_offset] = skipped
-
     @property
     def skipped(self) -> tuple[SkippedBatch, ...]:
         """Malformed batches that were found so far, at most `SKIPPED_MAX` of them, in order."""
-        return tuple(self._skipped[position] for position in sorted(self._skipped))
+        return self._skipped.batches
 
     def marks(self) -> Marks:
         """The begin and end offset of each partition now."""

@@ -9,8 +9,11 @@ from django.utils import timezone
 from billing import account_actions, price_actions
 from billing.running_costs import RunningCost, running_cost
 from penstock.contract import documents
+from penstock.rules.meters import items_of
 from penstock.rules.rating import Model, PriceBook, unit_text
 from tenants.models import Tenant
+
+_NUMBERS = ("thousand", "million", "billion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,9 @@ class PriceRow:
     up_to: int | None
     unit_price: str
     unit: str
+    """What the price is for, exactly: `million of 1,000,000 messages`."""
+    per: str
+    """The same in a person's words: `million messages`."""
     currency: str
     by_volume: bool = False
 
@@ -108,9 +114,15 @@ def rows_of(book: PriceBook) -> list[PriceRow]:
                         up_to=up_to,
                         unit_price=unit_price,
                         unit=unit,
+                        per=_per(price.meter, price.unit, price.unit_size),
                         currency=book.currency,
                         by_volume=whole,
                     )
                 )
                 after = after if up_to is None else up_to
     return rows
+
+
+def _per(meter: str, unit: str, unit_size: int) -> str:
+    """`million messages`, where the unit is a number; the unit alone where it is a message or a measure as GB is."""
+    return f"{unit} {items_of(meter)}" if unit_size > 1 and unit in _NUMBERS else unit

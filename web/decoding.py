@@ -11,9 +11,9 @@ PREVIEW_MAX = 160
 _HEX_PART = 4
 """A byte as hex takes about four characters: a page of the same length shows a quarter of the bytes."""
 _HEX_ROW = 16
-# Characters that turn the direction of text or have no width: they could make a text look like another.
+# Characters that turn the direction of text, end its line or have no width: they could make a text look like another.
 _HIDDEN = frozenset(
-    [0x00AD, 0x061C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF]
+    [0x00AD, 0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF]
 )
 
 

@@ -2,12 +2,9 @@
 next frame pays for fresh pages, some two hundred and fifty a megabyte (decision 95).
 """
 
-import ctypes
-
+from daemon import allocator
+from daemon.allocator import Option
 from penstock.contract.limits import MIB
-
-# Of glibc's malloc.h.
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
 KEPT_BYTES = 64 * MIB
 """Free space at the end of the heap that stays."""
@@ -19,15 +16,10 @@ _GROWTH_BYTES = 1 * MIB
 
 def keep_freed_memory() -> bool:
     """Tell the allocator of this process. False: it is none of glibc's, and stays as it is."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    taken = [
-        mallopt(ctypes.c_int(option), ctypes.c_int(size))
-        for option, size in (
-            (_MMAP_THRESHOLD, _MAPPED_BYTES),
-            (_TRIM_THRESHOLD, KEPT_BYTES),
-            (_TOP_PAD, _GROWTH_BYTES),
-        )
-    ]
-    return all(taken)
+    return allocator.tell(
+        {
+            Option.MMAP_THRESHOLD: _MAPPED_BYTES,
+            Option.TRIM_THRESHOLD: KEPT_BYTES,
+            Option.TOP_PAD: _GROWTH_BYTES,
+        }
+    )

@@ -1,6 +1,7 @@
 """`penstock invoice`: amounts, lines, what lies under a line down to offsets, and files of FOCUS and of evidence."""
 
 import csv
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -33,6 +34,11 @@ def invoice() -> None:
 
 
 invoice.add_command(invoice_pdf)
+
+
+def rows_of_csv(text: str) -> list[dict[str, str]]:
+    """The rows by their headings. A field in quotes may have ends of lines of each kind in it."""
+    return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 @invoice.command("list", examples=["penstock invoice list"])
@@ -157,7 +163,7 @@ def invoice_focus(
     with patient_client() as rest:
         text = rest.text("/v1/billing/focus", query, timeout_s=timeout)
     if current().json:
-        print_json({"rows": list(csv.DictReader(text.splitlines()))})
+        print_json({"rows": rows_of_csv(text)})
     else:
         sys.stdout.write(text)
 

@@ -21,7 +21,7 @@ from tenants.factors import actions as factors
 from tenants.factors import passkeys
 from tenants.factors import queries as factor_queries
 from tenants.models import PendingSignIn, Person, Session
-from tenants.password_line import hash_password, is_password
+from tenants.password_line import check_nothing, is_password
 from tenants.sign_in import queries
 
 PENDING_LENGTH = timedelta(minutes=10)
@@ -63,7 +63,7 @@ def person_by_password(*, email: str, password: str, source: str = "") -> Person
     """
     person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
     if person is None or not person.has_usable_password():
-        hash_password(password, source=source)  # the same work as for a known address
+        check_nothing(password, source=source)  # the same work as for a known address
         raise _wrong_sign_in(Actor(kind=ActorKind.ANONYMOUS, id=source, source=source))
     if not is_password(password, person.password, source=source):
         raise _wrong_sign_in(_actor(person, source, ""))

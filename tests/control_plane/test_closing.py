@@ -167,7 +167,7 @@ def test_the_services_own_tenant_stays() -> None:
 
 def test_in_the_console_the_name_is_typed_and_others_than_owners_may_not(house: House) -> None:
     client = owner(house)
-    assert "Close this tenant" in client.get("/t/acme").content.decode()
+    assert "Close the tenant" in client.get("/t/acme").content.decode()
     assert client.post("/t/acme/close", {"name": "other"}).status_code == 422
     assert client.post("/t/acme/protection", {"protected": "yes"}).status_code == 302
     assert client.post("/t/acme/close", {"name": "acme"}).status_code == 422

@@ -1,5 +1,6 @@
 """Forms about budgets: a new one, and what may be changed of one."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -22,13 +23,17 @@ class BudgetForm(ConsoleForm):
     name = box(budgets.NAME)
     amount = forms.DecimalField(
         label=budgets.AMOUNT.label,
-        help_text="GB (10⁹ bytes), messages, or units of your price book's currency.",
         max_digits=18,
         decimal_places=6,
         min_value=Decimal("0.000001"),
     )
-    policy = box(budgets.POLICY, initial=NOTIFY)
-    slow_bytes_per_s = box(budgets.SLOW_BYTES_PER_S, required=False)
+    policy = box(replace(budgets.POLICY, help=""), initial=NOTIFY, chooses=True)
+    slow_bytes_per_s = box(
+        replace(
+            budgets.SLOW_BYTES_PER_S, help="Bytes per second that producers may still send, over all brokers."
+        ),
+        required=False,
+    )
     thresholds = Text(
         label=budgets.THRESHOLDS.label,
         help_text="Percents of the amount, with spaces between them.",
@@ -69,12 +74,15 @@ class BudgetForm(ConsoleForm):
 
 
 class NewBudgetForm(BudgetForm):
-    """Of what, too: that is never changed."""
+    """Also what is counted, of whom and in which period: that is never changed."""
 
-    measure = box(budgets.MEASURE, initial=BYTES)
-    period = box(budgets.PERIOD, initial=MONTH)
-    topic = box(budgets.TOPIC, required=False)
-    service_account = box(budgets.SERVICE_ACCOUNT, required=False)
+    measure = box(replace(budgets.MEASURE, help=""), initial=BYTES, chooses=True)
+    period = box(replace(budgets.PERIOD, help=""), initial=MONTH)
+    topic = box(replace(budgets.TOPIC, help="Leave it empty for all topics."), required=False)
+    service_account = box(
+        replace(budgets.SERVICE_ACCOUNT, help="The id of a service account; leave it empty for all keys."),
+        required=False,
+    )
     counts = Choice(
         label=budgets.COUNTS_READS.label,
         choices=[

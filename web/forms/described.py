@@ -20,8 +20,10 @@ def with_fields(base: type[_FormT], fields: Iterable[Field], *, required: bool =
     return type(base.__name__, (base,), {field.name: box(field, required=required) for field in fields})
 
 
-def box(field: Field, *, required: bool = True, initial: object = None) -> forms.Field:
-    """What people fill in. It is theirs to leave empty where it is not `required`."""
+def box(field: Field, *, required: bool = True, initial: object = None, chooses: bool = False) -> forms.Field:
+    """What people fill in. It is theirs to leave empty where it is not `required`. A choice that `chooses` shows and
+    hides other boxes of its form.
+    """
     options: dict[str, Any] = {
         "label": field.label,
         "help_text": meaning(field).replace("`", ""),
@@ -30,7 +32,9 @@ def box(field: Field, *, required: bool = True, initial: object = None) -> forms
     }
     if field.choices:
         choices = [(choice.value, choice.label) for choice in field.choices]
-        return Choice(choices=choices, **options)
+        return Choice(
+            choices=choices, widget=forms.Select({"data-chooses": True} if chooses else {}), **options
+        )
     if field.kind is Kind.WHOLE:
         widget = forms.TextInput({"inputmode": "numeric", "maxlength": _WHOLE_LENGTH_MAX})
         return Whole(widget=widget, validators=within_bounds(field), **options)

@@ -7,7 +7,7 @@ from django import forms
 
 from web.browsing import LIMITS, PARTITIONS_MAX
 from web.forms.console_form import ConsoleForm
-from web.forms.fields import Choice, Moment, Text, Verbatim, Whole, numbered
+from web.forms.fields import Choice, Moment, Verbatim, Whole, numbered
 
 HEADERS_MAX = 50
 _AT = {
@@ -87,7 +87,7 @@ class SendForm(ConsoleForm):
         required=False,
         error_messages={"invalid_choice": "Choose one of these"},
     )
-    headers = Text(
+    headers = Verbatim(
         label="Headers",
         help_text="One per line, as name: content",
         required=False,
@@ -103,13 +103,14 @@ class SendForm(ConsoleForm):
     def clean_headers(self) -> list[tuple[str, bytes]]:
         """Lines of `name: content`."""
         headers = []
-        for line in self.cleaned_data["headers"].splitlines():
-            if not line.strip():
+        # Not `splitlines`, and not `strip` of every blank: U+2028 and others are part of a header.
+        for line in self.cleaned_data["headers"].split("\n"):
+            if not line.strip(" \t"):
                 continue
             name, colon, content = line.partition(":")
-            if not colon or not name.strip():
+            if not colon or not name.strip(" \t"):
                 raise forms.ValidationError(f"{line[:60]!r}: one header per line, as name: content")
-            headers.append((name.strip(), content.strip().encode()))
+            headers.append((name.strip(" \t"), content.strip(" \t").encode()))
         if len(headers) > HEADERS_MAX:
             raise forms.ValidationError(f"At most {HEADERS_MAX}")
         return headers

@@ -43,7 +43,7 @@ from penstock.rules.meters import (
 from penstock.rules.payment_words import PAYMENT_WORDS
 from penstock.rules.rating import change_text
 from penstock.rules.timestamps import moment_of
-from web import assets, charts, formats
+from web import assets, charts, formats, navigation
 from web.costs import PriceRow
 
 register = template.Library()
@@ -315,3 +315,34 @@ def percent(ratio: str | None) -> str:
 @register.inclusion_tag("web/parts/pipe.html")
 def lead_pipe(leaders: int, most: int) -> dict[str, Any]:
     return {"pipe": charts.pipe(leaders, leaders, most, f"{leaders} leaders", gate=False)}
+
+
+@register.inclusion_tag("web/parts/nav.html", takes_context=True)
+def pages_of_tenant(context: template.Context) -> dict[str, Any]:
+    """The navigation of the tenant's pages, with the page that is shown or is above it."""
+    match = context["request"].resolver_match
+    page = "" if match is None or match.url_name is None else match.url_name
+    here = str(context.get("here", ""))
+    return {
+        "tenant": context["tenant"],
+        "is_overview": page == "overview",
+        "groups": [
+            (group.heading, [(item, item.is_current(page, here)) for item in group.items])
+            for group in navigation.groups_for(context["rights"])
+        ],
+    }
+
+
+@register.simple_tag
+def sorting(column: Mapping[str, str], kind: str = "") -> SafeString:
+    """The heading of a column that sorts its table."""
+    direction = column["direction"]
+    arrow = {"ascending": " ↑", "descending": " ↓"}.get(direction, "")
+    return format_html(
+        '<th scope="col" class="{}"{}><a class="sorts" href="{}">{}{}</a></th>',
+        kind,
+        format_html(' aria-sort="{}"', direction) if direction else "",
+        column["address"],
+        column["label"],
+        arrow,
+    )

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from billing import cost_answers, cost_reports, cost_tags
 from billing.cost_reports import Asked, Report
 from control_plane.rest.costs import against_of, asked_by, data_sets, shown_amounts, shown_row
+from control_plane.topics import queries as topics
 from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
 from penstock.rules.cost_rows import as_csv
 from tenants.models import Tenant
@@ -71,6 +72,9 @@ def costs(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "by": request.GET.get("by", "topic")[:80] or "topic",
         "hidden": [(name, request.GET[name][:255]) for name in _HIDDEN if request.GET.get(name)],
     }
+    topic = topics.topics(access.tenant).filter(name=searched(request, "topic", length_max=255)).first()
+    if topic is not None:
+        context |= {"topic": topic, "tab": "costs", "here": "topics"}
     try:
         asked, against = _asked(request.GET, now.date())
         found = _found(access.tenant, asked, against, now)

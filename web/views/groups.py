@@ -35,20 +35,27 @@ def groups(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 @in_tenant(Permission.GROUPS_READ)
 @require_safe
 def groups_live(request: HttpRequest, access: TenantAccess) -> HttpResponse:
-    context: dict[str, Any] = {}
+    """The groups as the brokers report them now."""
+    return render(request, "web/parts/groups_live.html", shown_groups(access))
+
+
+def shown_groups(access: TenantAccess, topic: str = "") -> dict[str, Any]:
+    """The tenant's groups for the template: all of them, or those of one topic with their lag in it."""
     try:
         with brokers(access) as client:
             names = [group.group for group in client.groups(live.TIMEOUT_S)]
-            described = client.topics(live.TIMEOUT_S) if names else []
-            if sum(len(topic.partitions) for topic in described) > live.PARTITIONS_MAX:
+            if topic:
+                described = [client.topic(topic, live.TIMEOUT_S)]
+            else:
+                described = client.topics(live.TIMEOUT_S) if names else []
+            if sum(len(row.partitions) for row in described) > live.PARTITIONS_MAX:
                 described = []
-            now = {topic.name: topic for topic in live.topics_now(client, described)}
-            found = groups_now(client, now, names)
+            now = {row.name: row for row in live.topics_now(client, described)}
+            groups = groups_now(client, now, names)
     except PenstockError as error:
-        context["trouble"] = error
-    else:
-        context |= {"groups": found, "more": len(names) - len(found)}
-    return render(request, "web/parts/groups_live.html", context)
+        return {"trouble": error, "topic_name": topic}
+    shown = [group for group in groups if group.partitions] if topic else groups
+    return {"groups": shown, "more": len(names) - len(groups), "topic_name": topic}
 
 
 @in_tenant(Permission.GROUPS_READ)

@@ -2,7 +2,7 @@
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,9 +28,12 @@ HASTE: dict[str, Any] = {"linger_ms": 0, "max_block_ms": 5_000, "delivery_timeou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One message as the page shows it."""
+    """One message as the page shows it. It has a part of the message's bytes alone: what a template was given lives on
+    until the collector of cycles comes, and messages are large.
+    """
 
-    message: Message
+    partition: int
+    offset: int
     key: decoding.Content
     value: decoding.Content
     headers: tuple[tuple[str, decoding.Content], ...]
@@ -172,7 +175,7 @@ def _page_context(access: TenantAccess, name: str, page: browsing.Page, form: Lo
     at, limit = form.cleaned_data["at"], form.cleaned_data["limit"]
     context: dict[str, Any] = {
         "items": [_shown(message) for message in page.messages],
-        "read": page,
+        "read": replace(page, messages=()),
         "skipped": page.skipped,
         "stored": sum(end - begin for begin, end in page.marks.values()),
         "after": _after_text({part: end for part, (_, end) in page.marks.items()}),
@@ -195,7 +198,8 @@ def _address(access: TenantAccess, name: str, partition: int, offset: int, limit
 
 def _shown(message: Message, most: int = decoding.LISTED_MAX) -> Shown:
     return Shown(
-        message=message,
+        partition=message.partition,
+        offset=message.offset,
         key=decoding.decode(message.key, most),
         value=decoding.decode(message.value, most),
         headers=tuple(

@@ -1,26 +1,27 @@
 """The overview: rates, lag, cost so far, and health."""
 
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from control_plane.audit import queries as audit
 from control_plane.brokers import client as internal
 from control_plane.topics import plan_use
 from control_plane.topics import queries as topics
 from penstock.contract.errors import PenstockError
 from penstock.contract.resources import LIMITS
-from penstock.contract.resources.description import Unit
+from penstock.contract.resources.description import Field, Unit
 from penstock.rules.nearness import is_near
+from quotas.plans import Limits
 from quotas.queries import limits_of
 from tenants import queries as tenants
 from tenants.models import Tenant
 from tenants.roles import Permission
-from web import charts, described, live
-from web.broker_access import KEY_NAME, brokers, own_keys
+from web import changes, charts, described, formats, live
+from web.broker_access import brokers, own_keys
 from web.costs import cost_so_far
 from web.flows import flows
 from web.groups_now import groups_now
@@ -30,6 +31,8 @@ from web.views.budgets import reached_now
 
 BUSIEST = 6
 RECENT = 6
+HALF = 50
+"""Percent from which on a limit stands before the others."""
 USED_UP = (
     "storage_bytes_max",
     "partitions_max",
@@ -50,7 +53,7 @@ def overview(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     context: dict[str, Any] = {
         "here": "overview",
         "topic_count": topics.topics(access.tenant).count(),
-        "limits": described.rows(LIMITS, asdict(limits_of(access.tenant))),
+        "limits": limits_shown(limits_of(access.tenant), []),
     }
     if access.may(Permission.BUDGETS_READ):
         context["spent_budgets"] = reached_now(access.tenant)
@@ -61,15 +64,14 @@ def overview(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     if access.may(Permission.USAGE_READ):
         context["cost"] = cost_so_far(access.tenant)
     if access.may(Permission.AUDIT_READ):
-        entries = audit.entries(access.tenant.public_id).order_by("-sequence")[: 5 * RECENT]
-        # The console's own keys are made and revoked all the time.
-        context["recent"] = [
-            one for one in entries if KEY_NAME not in (one.after.get("name"), one.before.get("name"))
-        ][:RECENT]
+        emails = {person.public_id: person.email for person in tenants.people(access.tenant)}
+        context["changes"] = changes.newest(access.tenant.public_id, emails, RECENT)
     first = topics.topics(access.tenant).order_by("name").first()
     context["first_topic"] = first.name if first is not None else ""
     if context["topic_count"]:
         context |= first_answer(request, overview_live, tenant=access.tenant.name)
+        if context["first_answer"]:
+            context["limits"] = _limits_with_use(access.tenant)
     return render(request, "web/overview.html", context)
 
 
@@ -121,24 +123,49 @@ def overview_live(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "groups": sorted(groups, key=lambda group: (-group.lag, group.name))[:BUSIEST],
         "group_count": len(groups),
         "lag": sum(group.lag for group in groups),
-        "uses": _uses(access.tenant),
     }
+    if request.headers.get("HX-Request"):
+        # The limits stand further below on the page, which has them already, without what is used of them.
+        context |= {"is_apart": True, "limits": _limits_with_use(access.tenant)}
     return render(request, "web/parts/overview_live.html", context)
 
 
-def _uses(tenant: Tenant) -> list[dict[str, Any]]:
-    """What is used of the limits that are used up by what is there."""
-    described_as = {limit.name: limit for limit in LIMITS}
-    compared = plan_use.compared(tenant, limits_of(tenant), internal.tenant_use(tenant.public_id))
-    return [
-        {
-            "label": described_as[use.name].label,
-            "bytes": described_as[use.name].unit is Unit.BYTE,
-            "used": use.used,
-            "limit": use.present,
-            "near": use.used is not None and is_near(use.used, use.present),
-            "percent": None if use.used is None or not use.present else use.used * 100 // use.present,
-        }
-        for use in compared
-        if use.name in USED_UP
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitShown:
+    """A limit as a row; `used` and `percent` are None where the use is not known, or nothing uses it up."""
+
+    label: str
+    value: str
+    about: str
+    used: str | None
+    percent: int | None
+    is_near: bool
+
+
+def _limits_with_use(tenant: Tenant) -> list[LimitShown]:
+    present = limits_of(tenant)
+    return limits_shown(present, plan_use.compared(tenant, present, internal.tenant_use(tenant.public_id)))
+
+
+def limits_shown(limits: Limits, uses: Iterable[plan_use.LimitUse]) -> list[LimitShown]:
+    """Every limit once: those that are used to a half and more first, the fullest of them at the top."""
+    use_by_name = {use.name: use for use in uses if use.name in USED_UP and use.used is not None}
+    shown = [
+        _limit_shown(field, row, use_by_name.get(field.name))
+        for field, row in zip(LIMITS, described.rows(LIMITS, asdict(limits)), strict=True)
     ]
+    return sorted(shown, key=lambda limit: -(limit.percent or 0) if (limit.percent or 0) >= HALF else 0)
+
+
+def _limit_shown(field: Field, row: described.Row, use: plan_use.LimitUse | None) -> LimitShown:
+    used = None if use is None else use.used
+    limit = 0 if use is None else use.present
+    form = formats.binary_size if field.unit is Unit.BYTE else formats.count
+    return LimitShown(
+        label=row.label,
+        value=row.value,
+        about=row.about,
+        used=None if used is None else form(used),
+        percent=None if used is None or not limit else used * 100 // limit,
+        is_near=used is not None and is_near(used, limit),
+    )

@@ -17,40 +17,40 @@ from penstock.contract.errors import NotFound, PenstockError
 from penstock.rules.access import CONSUME
 from quotas.queries import limits_of
 from tenants.roles import Permission
-from web import charts, hot_keys, live, notices
+from web import charts, hot_keys, live, notices, topic_list
 from web.broker_access import brokers
 from web.flows import flows
 from web.forms.console_form import posted
 from web.forms.topics import DeleteTopicForm, EditTopicForm, NewTopicForm
-from web.paging import page_of, searched
+from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
 from web.unscripted import first_answer
 
-PER_PAGE = 50
 PARTITIONS_PER_PAGE = 50
-SEARCH_MAX = 249
 
 
 @in_tenant(Permission.TOPICS_READ)
 @require_safe
 def topics(request: HttpRequest, access: TenantAccess) -> HttpResponse:
-    """All topics, or those whose name contains a text."""
-    wanted = searched(request, length_max=SEARCH_MAX)
-    rows = queries.topics(access.tenant).order_by("name")
-    whole = rows.count()
-    if wanted:
-        rows = rows.filter(name__icontains=wanted)
-    page = page_of(request, rows, PER_PAGE)
+    """The topics that are searched for. What the brokers say of them is a part that the page asks for periodically."""
+    rows = queries.topics(access.tenant).values_list("partitions", flat=True)
     context = {
         "here": "topics",
-        "page": page,
-        "q": wanted,
-        "whole": whole,
-        "partitions": sum(queries.topics(access.tenant).values_list("partitions", flat=True)),
+        "whole": len(rows),
+        "partitions": sum(rows),
         "limits": limits_of(access.tenant),
-        "copies_possible": queries.copies_possible(),
+        **topic_list.shown(request, access, {}),
+        **first_answer(request, topics_live, tenant=access.tenant.name),
     }
     return render(request, "web/topics.html", context)
+
+
+@in_tenant(Permission.TOPICS_READ)
+@require_safe
+def topics_live(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """The list with messages, rates and lag, for those who may see groups."""
+    now = topic_list.now_of(access) if access.may(Permission.GROUPS_READ) else {}
+    return render(request, "web/parts/topics_live.html", topic_list.shown(request, access, now))
 
 
 @in_tenant(Permission.TOPICS_READ)

@@ -2,12 +2,14 @@
 
 import ast
 import threading
+import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from django.contrib.auth import hashers
 from django.test import Client
 
 from penstock.contract.errors import Throttled
@@ -186,3 +188,44 @@ def test_a_full_line_refuses_every_way_to_have_a_password_checked_and_says_when_
             assert said[1:] in page.content.decode(), path
     assert call("POST", "/v1/sign-in", {"email": EMAIL, "password": PASSWORD}).status == 200
     assert browser.post("/account", {"present": PASSWORD, "new": NEW}).status_code == 302
+
+
+COMPOSED = "caf\u00e9 \u1eadp th\u1ebf"
+DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
+
+
+def test_a_password_is_the_same_however_a_keyboard_makes_its_characters_and_spaces() -> None:
+    hashed = password_line.hash_password(DECOMPOSED, source="")
+    for typed in (DECOMPOSED, COMPOSED, COMPOSED.replace(" ", "\u00a0"), DECOMPOSED.replace(" ", "\u3000")):
+        assert password_line.is_password(typed, hashed, source=""), ascii(typed)
+    for typed in (COMPOSED.upper(), COMPOSED.replace(" ", ""), COMPOSED.replace("\u00e9", "e")):
+        assert not password_line.is_password(typed, hashed, source=""), ascii(typed)
+
+
+def test_a_password_that_was_hashed_as_it_was_typed_goes_on_working_as_it_was_typed() -> None:
+    hashed = hashers.make_password(DECOMPOSED)
+    assert password_line.is_password(DECOMPOSED, hashed, source="")
+    assert not password_line.is_password(COMPOSED, hashed, source="")
+
+
+def test_an_address_that_no_person_has_takes_the_work_of_one_that_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed = password_line.hash_password("another one", source="")
+    work: list[str] = []
+
+    def made(password: str) -> str:
+        work.append("made")
+        return ""
+
+    def checked(password: str, kept: str) -> bool:
+        work.append("checked")
+        return False
+
+    monkeypatch.setattr(hashers, "make_password", made)
+    monkeypatch.setattr(hashers, "check_password", checked)
+    for typed, expected in ((COMPOSED, 1), (DECOMPOSED, 2)):
+        work.clear()
+        password_line.check_nothing(typed, source="")
+        password_line.is_password(typed, hashed, source="")
+        assert work == ["made"] * expected + ["checked"] * expected

@@ -1,5 +1,6 @@
 """The pages of budgets: made, shown with use that is readable without colour, changed and removed."""
 
+import re
 from typing import Any
 
 import pytest
@@ -48,6 +49,21 @@ def test_a_budget_is_made_changed_and_removed_without_scripts(owner: Client) -> 
     assert (row.amount, row.thresholds) == (2_000_000_000, [])
     assert owner.post(f"/t/acme/budgets/{row.public_id}/remove").status_code == 302
     assert not Budget.objects.exists()
+
+
+def test_a_form_says_by_which_choice_each_field_applies(owner: Client) -> None:
+    form = page(owner, "new-budget")
+    for name in ("measure", "policy"):
+        assert f'<select name="{name}" data-chooses' in form
+    for shown_when, field in (
+        ('data-when="policy" data-is="slow"', "slow_bytes_per_s"),
+        ('data-when="measure" data-is="bytes messages"', "counts"),
+        ('data-when="policy" data-is="notify slow refuse_produce refuse"', "topic"),
+    ):
+        (box,) = re.findall(rf'<div [^>]*{re.escape(shown_when)}>(.*?)name="(\w+)"', form, re.DOTALL)
+        assert box[1] == field and "data-when" not in box[0]
+    assert "stop_growth`" not in form and "slow_bytes_per_s alone" not in form
+    assert "The amount is in GB" in form and "number of messages" in form
 
 
 @pytest.mark.parametrize(

@@ -65,3 +65,7 @@ def test_a_large_content_is_cut_between_characters() -> None:
     assert shown.size == 2 * SHOWN_MAX + 1
     assert len(shown.whole.encode()) <= SHOWN_MAX
     assert len(shown.preview) <= PREVIEW_MAX
+
+
+def test_a_line_separator_is_shown_as_its_escape() -> None:
+    assert decode("one\u2028two\u2029".encode()).preview == "one\\u2028two\\u2029"

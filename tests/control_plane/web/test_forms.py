@@ -292,6 +292,13 @@ def test_a_message_is_sent_as_it_was_typed() -> None:
     }
 
 
+def test_a_header_keeps_what_only_looks_like_the_end_of_its_line() -> None:
+    content = "one\u2028two\u2029three\x0bfour\x85five\x1csix\u00a0"
+    form = SendForm(1, {"value": "a", "headers": f"note: {content}\r\nnext: 2"})
+    assert form.is_valid(), form.errors
+    assert form.cleaned_data["headers"] == [("note", content.encode()), ("next", b"2")]
+
+
 def test_a_message_has_so_many_headers_and_no_more() -> None:
     for number, right in ((HEADERS_MAX, True), (HEADERS_MAX + 1, False)):
         form = SendForm(1, {"value": "a", "headers": "a: 1\n" * number})

@@ -111,7 +111,7 @@ def test_rates_of_requests_and_how_rates_are_kept_are_set_here_and_shown_to_the_
     client = Client()
     client.cookies["penstock"] = house.credentials[Standing.OWNER]
     page = client.get(f"/t/{house.tenant.name}").content.decode()
-    shown = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]+?) ?<span", page))
+    shown = dict(re.findall(r'"name">([^<]+?) <span.*?At most">([^<]+?)</td>', page))
     assert {name: shown[name] for name in ("Requests", "New connections", "Burst", "Floor")} == {
         "Requests": "300", "New connections": "7", "Burst": "2,500 ms", "Floor": "8 %",
     }  # fmt: skip

@@ -36,8 +36,8 @@ def publish(document: dict[str, Any], at: datetime) -> None:
 def test_what_a_message_and_a_gigabyte_cost_stands_on_the_usage_page_of_a_new_tenant(house: House) -> None:
     price_actions.publish_first_price_book(datetime.now(UTC))
     page = text(signed_in(house), "/t/acme/usage")
-    assert "0.04 USD" in page and "million of 1,000,000 messages" in page
-    assert "0.10 USD" in page and "GB of 1,000,000,000 bytes" in page
+    assert "0.04 USD per million messages" in page and "million of 1,000,000 messages" in page
+    assert "0.10 USD per GB " in page and "GB of 1,000,000,000 bytes" in page
     assert "the first 1.0 TB" in page and "over 10.0 TB" in page
     assert "0.00033 USD" in page and "0.0005 USD" in page, "storage and partitions"
     assert "Reading, copies, storage" not in page

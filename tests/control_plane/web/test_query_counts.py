@@ -82,9 +82,13 @@ PAGES = {
     "overview": LISTS,
     "overview-live": ONE,
     "topics": LISTS,
+    "topics-live": LISTS,
     "new-topic": ONE,
     "topic": ONE,
     "topic-live": ONE,
+    "topic-groups": ONE,
+    "topic-groups-live": ONE,
+    "topic-access": LISTS,
     "edit-topic": ONE,
     "topic-history": LISTS,
     "restore-settings": ONE,
@@ -168,7 +172,7 @@ PAGES = {
     "remove-member": ONE,
     "invite": ONE,
     "remove-person": LISTS,
-    "audit": LISTS,
+    "audit": Page(lists=True, query="?action=acl.delete"),
     "audit-chain": ONE,
     "audit-topic": ONE,
     "operator": Page(lists=True, few=True),
@@ -370,8 +374,9 @@ def look_at_all(house: House, client: Client) -> dict[str, Seen]:
             # What is streamed asks while it is read.
             content = answer.getvalue() if answer.streaming else answer.content
         statements = tuple(re.sub(r"'[^']*'|\b\d+\b", "?", one["sql"]) for one in captured.captured_queries)
-        # The menu of one's tenants stands on every page, and scrolls.
-        shown = re.sub(r'<details class="switcher">.*?</details>', "", content.decode(), flags=re.DOTALL)
+        # The menu of one's tenants and the navigation stand on every page, and scroll.
+        menus = r'<details class="switcher">.*?</details>|<nav aria-label="Pages.*?</nav>'
+        shown = re.sub(menus, "", content.decode(), flags=re.DOTALL)
         if shown.startswith("<!doctype html>"):
             # A template that takes another one's block by mistake shows a part of the page alone.
             assert shown.count("<main") == shown.count("</main>") == shown.count("<h1") == 1, name

@@ -299,7 +299,7 @@ def test_an_owner_closes_a_tenant_and_reopens_it(new_visitor: NewVisitor, mails:
     visitor = new_visitor()
     address = sign_up(visitor, mails)
     page = visitor.page
-    page.get_by_role("link", name="Close this tenant").click()
+    page.get_by_role("link", name="Close the tenant").click()
     expect(page.get_by_role("heading", name=f"Close {visitor.tenant}")).to_be_visible()
     examine_in_both_themes(page)
     look(visitor, "close")

@@ -6,22 +6,21 @@ times, and at all of it under FULL=1.
 
 import random
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 import penstock
 from tests.conftest import FULL
 from tests.control_plane.hostile import some_of
+from tests.end_to_end.accessible import serious
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
-AXE: str = Axe().axe_script
 COLOURS = ("color-contrast", "link-in-text-block")
 """Rules of axe that ask for colours."""
 COLOURS_SHARES = 3
@@ -31,7 +30,7 @@ PAGES = (
     *("", "/topics", "/new-topic", "/topics/orders", "/topics/orders/messages", "/topics/orders/send"),
     *("/topics/orders/settings", "/topics/orders/delete", "/groups", "/group?name=workers"),
     *("/group/reset?name=workers", "/keys?all=1", "/new-key", "/usage", "/invoices", "/audit"),
-    *("/people", "/invite"),
+    *("/people", "/invite", "/topics/orders/groups", "/topics/orders/access", "/new-budget"),
 )
 EMPTY = ("", "/topics", "/groups", "/keys", "/usage", "/invoices")
 WIDTHS: tuple[tuple[int, Sequence[tuple[Literal["light", "dark"], Sequence[str]]]], ...] = (
@@ -42,23 +41,6 @@ WIDTHS: tuple[tuple[int, Sequence[tuple[Literal["light", "dark"], Sequence[str]]
 width differs in its colours alone.
 """
 OPERATORS = ("/operator", "/operator/partitions", "/operator/tenants")
-
-
-def serious(page: Page, only: Sequence[str] = ()) -> list[str]:
-    """What axe finds that is serious or worse, by all of its rules or some: rule, and where."""
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE)
-    # Without `preload` axe does not fetch the styles again: it needs them for rules that are experimental, or moderate.
-    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
-    if only:
-        options["runOnly"] = {"type": "rule", "values": list(only)}
-    found: list[dict[str, Any]] = page.evaluate("options => axe.run(options)", options)["violations"]
-    return [
-        f"{one['id']}: {node['target']} {node.get('failureSummary', '')}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
-    ]
 
 
 def look(visitor: Visitor, path: str) -> None:
@@ -164,7 +146,7 @@ def test_the_operators_pages_show_brokers_and_partitions(new_visitor: NewVisitor
         look(operator, path)
 
 
-def test_the_keyboard_reaches_content_search_and_menu(visitor: Visitor) -> None:
+def test_the_keyboard_reaches_content_search_menu_and_palette(visitor: Visitor) -> None:
     visitor.make_topic("orders")
     visitor.here("/topics")
     visitor.page.keyboard.press("Tab")
@@ -176,6 +158,18 @@ def test_the_keyboard_reaches_content_search_and_menu(visitor: Visitor) -> None:
     visitor.page.keyboard.press("Enter")
     visitor.page.wait_for_url("**q=ord*")
     expect(visitor.page.get_by_role("link", name="orders")).to_be_visible()
+    visitor.page.keyboard.press("Control+k")
+    visitor.page.keyboard.type("key")
+    chosen = visitor.page.get_by_role("dialog").get_by_role("option", selected=True)
+    expect(chosen).to_contain_text("Keys")
+    examine(visitor.page, "with the palette")
+    visitor.page.keyboard.press("ArrowDown")
+    expect(chosen).to_contain_text("Keys that verify")
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url("**/verifying-keys")
+    visitor.page.keyboard.press("Control+k")
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.page.get_by_role("dialog")).to_be_hidden()
 
 
 def test_it_works_without_scripts(service: Service, new_visitor: NewVisitor) -> None:

@@ -3,9 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.end_to_end.accessible import serious
 from tests.end_to_end.console.conftest import PASSWORD, NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
-from tests.end_to_end.console.test_pages import look, serious
+from tests.end_to_end.console.test_pages import look
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 

@@ -6,8 +6,9 @@ from playwright.sync_api import expect
 import penstock
 from local.wake_ups import WakeUps
 from penstock.rest.client import RestClient
+from tests.end_to_end.accessible import serious
 from tests.end_to_end.console.conftest import Visitor, browser, new_visitor, visitor
-from tests.end_to_end.console.test_pages import look, serious
+from tests.end_to_end.console.test_pages import look
 from tests.end_to_end.docs.conftest import Running
 from tests.waiting import wait_until
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.invocation import Invocation
-from penstock.cli.invoice import _print_credit_note, charge_name
+from penstock.cli.invoice import _print_credit_note, charge_name, rows_of_csv
 
 INVOICE = {"minor_digits": 2, "currency": "USD"}
 
@@ -58,3 +58,9 @@ def test_a_credit_note_says_how_each_charge_changes() -> None:
     ):
         found = [line for line in text.splitlines() if row[0] in line]
         assert found and all(part in found[0] for part in row), (row, text)
+
+
+def test_a_name_with_ends_of_lines_in_it_stays_in_its_row_of_a_csv() -> None:
+    name = 'Acme\u2028and "Sons",\nLimited'
+    quoted = name.replace('"', '""')
+    assert rows_of_csv(f'Buyer,Cost\r\n"{quoted}",1\r\n') == [{"Buyer": name, "Cost": "1"}]

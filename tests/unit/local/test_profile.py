@@ -31,6 +31,12 @@ def test_other_profiles_and_comments_stay_as_they_are() -> None:
     assert with_profile(after, "dev", FIELDS) == after
 
 
+def test_a_separator_within_a_text_ends_no_line() -> None:
+    before = "[work]\nnote = 'one\u2028[dev]\u2028two'\n"
+    after = with_profile(before, "dev", FIELDS)
+    assert tomllib.loads(after) == {"work": {"note": "one\u2028[dev]\u2028two"}, "dev": FIELDS}
+
+
 def test_a_profile_of_a_longer_name_is_not_taken_for_it() -> None:
     after = with_profile("[development]\na = 1\n", "dev", FIELDS)
     assert tomllib.loads(after) == {"development": {"a": 1}, "dev": FIELDS}
