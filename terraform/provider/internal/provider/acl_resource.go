@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -80,12 +81,12 @@ func (r *aclResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			},
 			"operations": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType, PlanModifiers: sets,
-				Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
+				Validators:          []validator.Set{someValues{}},
 				MarkdownDescription: "Some of `describe`, `produce`, `consume`, `delete`, `create`, `alter`. Without any: all. Others: **replaced**.",
 			},
 			"addresses": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType, PlanModifiers: sets,
-				Validators:          []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(addressRange{})},
+				Validators:          []validator.Set{someValues{}, setvalidator.ValueStringsAre(addressRange{})},
 				MarkdownDescription: "Ranges from which the caller comes, as `10.0.0.0/8`. Without any: from everywhere. Others: **replaced**.",
 			},
 			"text":     idAttribute("The entry in words."),
@@ -107,8 +108,11 @@ func (r *aclResource) Create(ctx context.Context, req resource.CreateRequest, re
 		"principal":  plan.Principal.ValueString(),
 		"resource":   plan.Resource.ValueString(),
 		"name":       plan.Name.ValueString(),
-		"operations": stringsOf(ctx, &resp.Diagnostics, plan.Operations),
-		"addresses":  stringsOf(ctx, &resp.Diagnostics, plan.Addresses),
+		"operations": limiting(ctx, &resp.Diagnostics, path.Root("operations"), plan.Operations),
+		"addresses":  limiting(ctx, &resp.Diagnostics, path.Root("addresses"), plan.Addresses),
+	}
+	if resp.Diagnostics.HasError() {
+		return
 	}
 	if plan.Resource.ValueString() != ofTheTenant {
 		body["pattern"] = plan.Pattern.ValueString()

@@ -104,6 +104,8 @@ func (r *tenantResource) Create(ctx context.Context, req resource.CreateRequest,
 	var made tenantShape
 	err := r.post(ctx, types.StringNull(), "/tenants", map[string]any{"name": plan.Name.ValueString()}, &made)
 	if err != nil {
+		none := types.StringNull()
+		r.sayHowToImport(&resp.Diagnostics, err, none, r.idNamed(ctx, none, "/tenants", plan.Name.ValueString()))
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Tenant not made", err)
 		return
 	}
