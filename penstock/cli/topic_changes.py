@@ -209,8 +209,9 @@ def _outcome_json(outcome: TopicOutcome) -> dict[str, Any]:
     "--default",
     "defaults",
     multiple=True,
+    metavar="SETTING",
     type=click.Choice(_CHANGEABLE_NAMES),
-    help="Give this setting the service's default again, and what followed it; may be repeated.",
+    help="Give this setting (as retention_ms) the service's default again, and what followed it; may be repeated.",
 )
 @timeout_option
 def topic_alter(

@@ -64,13 +64,13 @@ class TopicForm(ConsoleForm):
     replication = Whole(label="Copies", required=False, widget=forms.NumberInput(_FEW))
     min_insync_replicas = Whole(
         label="In sync to write",
-        help_text="Writes are refused with fewer",
+        help_text="Writes are refused with fewer; empty: the default",
         required=False,
         widget=forms.NumberInput(_FEW),
     )
     max_message_kib = Whole(
         label="Largest message",
-        help_text="KiB",
+        help_text="KiB; empty: the service's default",
         required=False,
         widget=forms.NumberInput({"min": 1, "max": limits.MESSAGE_BYTES_MAX_LIMIT // limits.KIB}),
     )
@@ -170,7 +170,7 @@ class EditTopicForm(TopicForm):
     )
     replication = Whole(
         label="Copies",
-        help_text="Made one at a time; empty: the service's default",
+        help_text="Made one at a time; empty: the default",
         required=False,
         widget=forms.NumberInput(_FEW),
     )
