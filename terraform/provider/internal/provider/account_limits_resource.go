@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -86,10 +85,6 @@ func (r *accountLimitsResource) set(ctx context.Context, model *accountLimitsMod
 	}
 	body := accountLimitsShape{
 		model.ProduceBytesPerS.ValueInt64Pointer(), model.ConsumeBytesPerS.ValueInt64Pointer(), model.RequestsPerS.ValueInt64Pointer(),
-	}
-	if (body == accountLimitsShape{}) {
-		// The plan did not know the values.
-		return errors.New("at least one limit that is not null is required")
 	}
 	call := api.Call{Method: http.MethodPut, Path: accountLimitsPath(model.ID.ValueString()), Tenant: model.Tenant.ValueString(), Body: body}
 	var changed api.Delivery

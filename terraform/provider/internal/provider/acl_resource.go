@@ -7,7 +7,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -108,11 +107,8 @@ func (r *aclResource) Create(ctx context.Context, req resource.CreateRequest, re
 		"principal":  plan.Principal.ValueString(),
 		"resource":   plan.Resource.ValueString(),
 		"name":       plan.Name.ValueString(),
-		"operations": limiting(ctx, &resp.Diagnostics, path.Root("operations"), plan.Operations),
-		"addresses":  limiting(ctx, &resp.Diagnostics, path.Root("addresses"), plan.Addresses),
-	}
-	if resp.Diagnostics.HasError() {
-		return
+		"operations": stringsOf(ctx, &resp.Diagnostics, plan.Operations),
+		"addresses":  stringsOf(ctx, &resp.Diagnostics, plan.Addresses),
 	}
 	if plan.Resource.ValueString() != ofTheTenant {
 		body["pattern"] = plan.Pattern.ValueString()

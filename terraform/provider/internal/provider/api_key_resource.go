@@ -315,20 +315,13 @@ func (r *apiKeyResource) ImportState(ctx context.Context, req resource.ImportSta
 
 // scopesOf are the scopes as the service takes them.
 func scopesOf(ctx context.Context, diags *diag.Diagnostics, given types.List) []scopeShape {
-	var scopes []*scopeModel // nil where one is null
+	var scopes []scopeModel
 	diags.Append(given.ElementsAs(ctx, &scopes, false)...)
-	at := path.Root("scopes")
-	if noValue(given.Elements()) {
-		sayNoValue(diags, at)
-	}
 	shapes := []scopeShape{}
-	for index, scope := range scopes {
-		if scope == nil {
-			continue
-		}
+	for _, scope := range scopes {
 		shape := scopeShape{
 			Resource: scope.Resource.ValueString(), Name: scope.Name.ValueString(), Pattern: scope.Pattern.ValueString(),
-			Operations: limiting(ctx, diags, at.AtListIndex(index).AtName("operations"), scope.Operations),
+			Operations: stringsOf(ctx, diags, scope.Operations),
 		}
 		if shape.Resource == ofTheTenant {
 			shape.Pattern = ""

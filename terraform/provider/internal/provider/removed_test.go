@@ -105,6 +105,10 @@ resource "penstock_budget" "it" {
 	const some = `null, "produce"`
 	none := "terraform_data.it.id == \"\" ? \"produce\" : null"
 	refused := regexp.MustCompile(`No value`)
+	if os.Getenv("TF_ACC") == "" {
+		t.Skip("TF_ACC is not set: there is no service")
+	}
+	before := keysNamed(t, "tf-null")
 	tested(t,
 		resource.TestStep{Config: config("null", "first"), ExpectError: refused},
 		// Null is known to the apply alone: nothing that may do everything is made.
@@ -113,21 +117,39 @@ resource "penstock_budget" "it" {
 		// A trigger that was not known to the plan and is the same: nothing is rotated, and nothing fails.
 		resource.TestStep{Config: config(some, "second")},
 	)
+	if made := keysNamed(t, "tf-null") - before; made != 1 {
+		t.Errorf("%d keys were made", made)
+	}
+}
+
+// keysNamed is how many keys of the name there are, revoked ones too.
+func keysNamed(t *testing.T, name string) (number int) {
+	t.Helper()
 	var keys struct {
 		Items []struct {
 			Name string `json:"name"`
 		} `json:"items"`
 	}
 	elsewhere(t, http.MethodGet, "/keys", nil, &keys)
-	made := 0
 	for _, key := range keys.Items {
-		if key.Name == "tf-null" {
-			made++
+		if key.Name == name {
+			number++
 		}
 	}
-	if made != 1 {
-		t.Errorf("%d keys were made", made)
-	}
+	return number
+}
+
+func TestAccLimitsThatAreAllNullAreRefusedAndSetNothing(t *testing.T) {
+	const unknown = "resource \"terraform_data\" \"it\" {}\nresource \"penstock_account_limits\" \"it\" {\n" +
+		"  requests_per_s = terraform_data.it.id == \"\" ? 1 : null\n}\n"
+	tested(t,
+		resource.TestStep{Config: head + unknown, ExpectError: regexp.MustCompile(`(?i)at least one`)},
+		resource.TestStep{
+			Config: head + "provider \"penstock\" { token = \"" + os.Getenv("PENSTOCK_OPERATOR_TOKEN") + "\" }\n" +
+				"resource \"penstock_quota\" \"it\" { limits = { topics_max = null } }\n",
+			Check: resource.TestCheckNoResourceAttr("penstock_quota.it", "limits.topics_max"),
+		},
+	)
 }
 
 func TestAccAKeyThatNamesNoEndHasThatOfItsMakerAndStays(t *testing.T) {

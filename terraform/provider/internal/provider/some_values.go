@@ -2,12 +2,12 @@ package provider
 
 import (
 	"context"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
 // someValues takes sets and lists with at least one value that is not null. Without any, what limits rights would limit
@@ -20,35 +20,21 @@ func (someValues) Description(context.Context) string {
 func (v someValues) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
 func (someValues) ValidateSet(_ context.Context, req validator.SetRequest, resp *validator.SetResponse) {
-	if !req.ConfigValue.IsNull() && !req.ConfigValue.IsUnknown() && noValue(req.ConfigValue.Elements()) {
-		sayNoValue(&resp.Diagnostics, req.Path)
+	if !req.ConfigValue.IsUnknown() {
+		requireSome(&resp.Diagnostics, req.Path, req.ConfigValue, req.ConfigValue.Elements())
 	}
 }
 
 func (someValues) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
-	if !req.ConfigValue.IsNull() && !req.ConfigValue.IsUnknown() && noValue(req.ConfigValue.Elements()) {
-		sayNoValue(&resp.Diagnostics, req.Path)
+	if !req.ConfigValue.IsUnknown() {
+		requireSome(&resp.Diagnostics, req.Path, req.ConfigValue, req.ConfigValue.Elements())
 	}
 }
 
-// noValue says whether all of them are null; what is not known yet may be a value.
-func noValue(elements []attr.Value) bool {
-	for _, element := range elements {
-		if !element.IsNull() {
-			return false
-		}
+// requireSome refuses elements that are all null. Terraform asks again once it knows those that are not known yet.
+func requireSome(diags *diag.Diagnostics, at path.Path, whole attr.Value, elements []attr.Value) {
+	some := slices.ContainsFunc(elements, func(element attr.Value) bool { return !element.IsNull() })
+	if !whole.IsNull() && !some {
+		diags.AddAttributeError(at, "No value", at.String()+": at least one value that is not null is required, or null for the whole attribute")
 	}
-	return true
-}
-
-func sayNoValue(diags *diag.Diagnostics, at path.Path) {
-	diags.AddAttributeError(at, "No value", at.String()+": at least one value that is not null is required, or null for the whole attribute")
-}
-
-// limiting are the values of a set that limits rights. Values that were not known to the plan may all be null after all.
-func limiting(ctx context.Context, diags *diag.Diagnostics, at path.Path, set types.Set) []string {
-	if !set.IsNull() && noValue(set.Elements()) {
-		sayNoValue(diags, at)
-	}
-	return stringsOf(ctx, diags, set)
 }

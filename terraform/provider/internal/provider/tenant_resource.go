@@ -67,7 +67,7 @@ func (r *tenantResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 				Optional: true, Validators: []validator.Int64{
 					int64validator.AtLeast(0), int64validator.AlsoRequires(path.MatchRoot("second_factor_required")),
 				},
-				MarkdownDescription: "Days that people without a second factor have when it begins to be required; the service's usual, unless given.",
+				MarkdownDescription: "Days that people without a second factor have when it begins to be required; the service's usual, unless given. Another number alone changes nothing.",
 			},
 			"timeouts": timeoutsAttribute(ctx),
 		},
