@@ -47,7 +47,7 @@ def with_field(text: str, name: str, field: str, value: str | Mapping[str, str] 
     line_of_field = re.compile(rf"[ \t]*{re.escape(field)}[ \t]*=")
     kept: list[str] = []
     inside = False
-    for line in text.splitlines(keepends=True):
+    for line in _LINE.findall(text):
         if _HEADER.match(line):
             inside = header.match(line) is not None
         elif inside and line_of_field.match(line):

@@ -26,14 +26,17 @@ class TopicInput(shapes.StrictSerializer):
     name = serializers.CharField(max_length=300, trim_whitespace=False)
     partitions = serializers.IntegerField(default=1)
     settings = serializers.DictField(
-        default=dict, help_text="Settings by name; the others have the service's defaults."
+        default=dict,
+        help_text="Settings by name; the others, and those that are null, have the service's defaults.",
     )
 
 
 class TopicChange(shapes.StrictSerializer):
     partitions = serializers.IntegerField(required=False, help_text="The number can only grow.")
     settings = serializers.DictField(
-        required=False, help_text="Settings by name; the others stay as they are."
+        required=False,
+        help_text="Settings by name; the others stay as they are. null: back to the service's default, together with "
+        "what followed it.",
     )
 
 

@@ -31,7 +31,7 @@ from penstock.contract.errors import (
     PenstockError,
 )
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.topic_settings import TopicSettings
+from penstock.contract.topic_settings import FIXED, TopicSettings
 from penstock.rules.names import AUDIT_TOPIC, check_topic_name
 from quotas import growth
 from quotas.partition_changes import ChangesOfHour, no_longer_made, note, spend
@@ -42,8 +42,6 @@ from tenants.models import Tenant
 KIND_TOPIC = "topic"
 CREATE, UPDATE, UPDATE_REFUSED = "topic.create", "topic.update", "topic.update_refused"
 RESTORED = "topic.settings_restored"
-FIXED = ("durability",)
-"""Settings that a topic keeps from its creation on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +167,9 @@ def update_topic(
     settings: Mapping[str, Any] | None = None,
     restores: int | None = None,
 ) -> Topic:
-    """Change the settings named and add partitions. Changing nothing is no change. `restores` is the number of the
-    version that the settings come from, for the audit log.
+    """Change the settings named and add partitions; one that is named as None goes back to the service's default.
+    Changing nothing is no change. `restores` is the number of the version that the settings come from, for the audit
+    log.
 
     Another replication is reached a copy at a time, by moves. Raises `NotFound`, `InvalidRequest` (partitions are never
     removed, and nothing is demanded of copies that are not there yet), `LimitExceeded`.
@@ -181,7 +180,8 @@ def update_topic(
         topic = locked_topic(tenant, name)
         check_by_hand(actor, topic)
         before = {"partitions": topic.partitions, "settings": topic.settings}
-        merged = TopicSettings.chosen(settings or {}, topic.settings).to_dict()
+        named = _with_defaults_of_copies(settings or {}, topic.settings)
+        merged = TopicSettings.chosen(named, topic.settings).to_dict()
         for fixed in FIXED:
             if merged[fixed] != topic.settings[fixed]:
                 raise InvalidRequest(f"{fixed}: {name} has {topic.settings[fixed]}, and keeps it")
@@ -322,14 +322,21 @@ def counts(actor: Actor) -> bool:
 
 def complete(settings: Mapping[str, Any]) -> TopicSettings:
     """All settings: three copies, or as many as there are brokers; the rest as the contract says."""
-    values = dict(settings)
-    if "replication" not in values:
+    unnamed = {"replication": None, "min_insync_replicas": None}
+    return TopicSettings.chosen(_with_defaults_of_copies({**unnamed, **settings}, {}), {})
+
+
+def _with_defaults_of_copies(named: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`named`, with the numbers of copies that the service gives a topic where they are named as None: they follow from
+    its brokers.
+    """
+    values = dict(named)
+    if "replication" in values and values["replication"] is None:
         values["replication"] = copies_possible()
-    if isinstance(values["replication"], int):
-        values.setdefault(
-            "min_insync_replicas", max(1, min(limits.MIN_INSYNC_DEFAULT, values["replication"]))
-        )
-    return TopicSettings.chosen(values, {})
+    copies = {**before, **values}.get("replication")
+    if "min_insync_replicas" in values and values["min_insync_replicas"] is None and isinstance(copies, int):
+        values["min_insync_replicas"] = max(1, min(limits.MIN_INSYNC_DEFAULT, copies))
+    return values
 
 
 def checked_partitions(partitions: int) -> None:

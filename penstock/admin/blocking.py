@@ -104,7 +104,8 @@ class Admin:
         partitions: int | None = None,
         timeout: float | None = None,
     ) -> Topic:
-        """Change the settings named, or add partitions; the rest stays."""
+        """Change the settings named, or add partitions; the rest stays. None gives a setting the service's default
+        again."""
         body: dict[str, Any] = {}
         if settings:
             body["settings"] = dict(settings)

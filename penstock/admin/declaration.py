@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTopic:
-    """`settings` are those that the file names; the others stay as they are."""
+    """`settings` are those that the file names; the others stay as they are. None: the service's default."""
 
     name: str
     partitions: int
-    settings: Mapping[str, int | str]
+    settings: Mapping[str, int | str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,9 @@ from penstock.admin.declared_objects import objects_changes
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import BUDGETS_PER_TENANT_MAX, KEY_NAME_LENGTH_MAX
 from penstock.contract.resources import BUDGETS, WEBHOOKS
+from penstock.contract.topic_settings import FIXED
 from penstock.rules.access import ALLOW, DENY, circle_among, described_resource
 from penstock.rules.names import AUDIT_TOPIC, check_display_name
-
-_FIXED = ("replication", "timestamp_type")
-"""Settings of a topic that are chosen when it is made."""
 
 
 def difference(
@@ -203,7 +201,7 @@ def _topics(wanted: Declared, present: Present, removals: list[Change], prune: b
         removals += _removed(Kind.TOPIC, there, (one.name for one in wanted.topics))
     changes: list[Change] = []
     for one in wanted.topics:
-        body = {"partitions": one.partitions, "settings": dict(one.settings)}
+        body: dict[str, Any] = {"partitions": one.partitions, "settings": dict(one.settings)}
         if one.name not in there:
             changes.append(
                 Change(kind=Kind.TOPIC, sign=Sign.ADD, name=one.name, body={"name": one.name, **body})
@@ -218,18 +216,21 @@ def _topics(wanted: Declared, present: Present, removals: list[Change], prune: b
         fields: list[tuple[str, Any, Any]] = []
         if one.partitions != before["partitions"]:
             fields.append(("partitions", before["partitions"], one.partitions))
-        for setting, value in sorted(one.settings.items()):
+        changed: dict[str, int | str | None] = {}
+        foreseen = present.foreseen_settings.get(one.name, before["settings"])
+        for setting, named in sorted(one.settings.items()):
             was = before["settings"].get(setting)
+            value = foreseen[setting] if named is None else named
             if was == value:
                 continue
-            if setting in _FIXED:
+            if setting in FIXED:
                 raise InvalidRequest(
                     f"topic {one.name}: {setting} is {was}, the file says {value}; it is chosen when a topic is made"
                 )
             fields.append((f"settings.{setting}", was, value))
+            changed[setting] = named
         if fields:
-            changed = {name.removeprefix("settings."): after for name, _, after in fields}
-            body = {"partitions": changed.pop("partitions")} if "partitions" in changed else {}
+            body = {} if one.partitions == before["partitions"] else {"partitions": one.partitions}
             if changed:
                 body["settings"] = changed
             changes.append(

@@ -1,7 +1,7 @@
 """The steps that make a tenant as a declarative file wants, and how it is before."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -53,6 +53,9 @@ class Present:
     people: tuple[Mapping[str, Any], ...] = ()
     principal_groups: tuple[Mapping[str, Any], ...] = ()
     topics: tuple[Mapping[str, Any], ...] = ()
+    foreseen_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """All settings, by name of the topic, as they would be with the file's: where it names one as null, the service
+    knows the default. A topic that would stay as it is is not in it."""
     acls: tuple[Mapping[str, Any], ...] = ()
     default: str = ALLOW
     quotas: Mapping[str, Any] | None = None

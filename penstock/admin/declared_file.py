@@ -173,7 +173,12 @@ class _Reader:
         raise InvalidRequest(f"{self._where}:{line}: {why}")
 
     def _fields(
-        self, given: _Value, known: tuple[str, ...], required: tuple[str, ...] = ()
+        self,
+        given: _Value,
+        known: tuple[str, ...],
+        required: tuple[str, ...] = (),
+        *,
+        may_be_null: bool = False,
     ) -> dict[str, _Value]:
         if not isinstance(given.value, dict):
             self._refuse(given.line, f"fields required, as {known[0]}: …")
@@ -182,6 +187,10 @@ class _Reader:
                 near = difflib.get_close_matches(name[:64], known, 1)
                 hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
                 self._refuse(one.line, f"{name[:64]!r} is no known field; {hint}")
+            if one.value is None and not may_be_null:
+                self._refuse(
+                    one.line, f"{name}: null is taken of a topic's settings alone; leave the field out"
+                )
         for name in required:
             if name not in given.value:
                 self._refuse(given.line, f"{name} is missing")
@@ -439,10 +448,13 @@ class _Reader:
                 named["partitions"].line,
                 f"partitions: {partitions} is not within 1 to {limits.PARTITIONS_PER_TOPIC_MAX}",
             )
-        settings: dict[str, int | str] = {}
+        settings: dict[str, int | str | None] = {}
         for setting, value in (
-            self._fields(named["settings"], _SETTINGS) if "settings" in named else {}
+            self._fields(named["settings"], _SETTINGS, may_be_null=True) if "settings" in named else {}
         ).items():
+            if value.value is None:
+                settings[setting] = None
+                continue
             settings[setting] = (
                 self._text(setting, value).lower() if setting in _ENUMS else self._number(setting, value)
             )

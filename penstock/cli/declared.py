@@ -1,6 +1,6 @@
 """`penstock diff` and `penstock apply`: a declarative file against what the tenant has; over REST."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from penstock.cli.output import print_json, progress, say
 from penstock.cli.rest import own_key, rest_client, settings
 from penstock.cli.topic_changes import timeout_option
 from penstock.contract.errors import Forbidden, InvalidRequest, LimitExceeded, PenstockError
-from penstock.rest.client import RestClient
+from penstock.rest.client import RestClient, segment
 
 DIFFERENT = 2
 """What `penstock diff` ends with where something differs; 1 is an error of any kind."""
@@ -239,11 +239,13 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
     names_accounts = has_keys or has_limits or wanted.budgets is not None
     needs_accounts = wanted.service_accounts is not None or lists_principals or names_accounts
     now = datetime.now(UTC)
+    topics = listed("/v1/topics") if wanted.topics is not None else ()
     return Present(
         service_accounts=listed("/v1/service-accounts") if needs_accounts else (),
         people=listed("/v1/people") if has_people else (),
         principal_groups=listed("/v1/principal-groups") if lists_principals else (),
-        topics=listed("/v1/topics") if wanted.topics is not None else (),
+        topics=topics,
+        foreseen_settings=_foreseen_settings(rest, wanted, {row["name"] for row in topics}, timeout),
         acls=listed("/v1/acls") if wanted.acls is not None else (),
         quotas=rest.get("/v1/quotas", timeout_s=timeout) if wanted.quotas is not None else None,
         keys=tuple(one for one in listed("/v1/keys") if _is_valid(one, now)) if has_keys else (),
@@ -254,6 +256,25 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
         each_account=rest.get(limits_path(None), timeout_s=timeout) if has_limits else None,
         **({"default": rest.get("/v1/access", timeout_s=timeout)["default"]} if wanted.default else {}),
     )
+
+
+def _foreseen_settings(
+    rest: RestClient, wanted: Declared, there: Set[str], timeout: float
+) -> dict[str, Mapping[str, Any]]:
+    """All settings of topics of which the file names one as null, as a change would leave them. Raises what the service
+    says of a change that cannot be.
+    """
+    foreseen: dict[str, Mapping[str, Any]] = {}
+    for topic in wanted.topics or ():
+        if topic.name not in there or None not in topic.settings.values():
+            continue
+        path = f"/v1/topics/{segment(topic.name)}?dry_run=true"
+        answer = rest.patch(path, {"settings": dict(topic.settings)}, timeout_s=timeout)
+        for change in answer["changes"]:
+            for changed in change["fields"]:
+                if changed["field"] == "settings":
+                    foreseen[topic.name] = changed["after"]
+    return foreseen
 
 
 def _is_valid(key: dict[str, Any], now: datetime) -> bool:

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
@@ -17,12 +18,13 @@ from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.quantities import Duration, Size
 from penstock.cli.rest import admin_client
 from penstock.contract import limits
-from penstock.contract.topic_settings import Durability, RetentionBasis, TimestampType
+from penstock.contract.topic_settings import FIXED, Durability, RetentionBasis, TimestampType, TopicSettings
 
 if TYPE_CHECKING:
     from penstock.admin.objects import Topic
 
 _TIMEOUT_S = 15.0
+_CHANGEABLE_NAMES = [setting.name for setting in fields(TopicSettings) if setting.name not in FIXED]
 _NAMES_MAX = 100_000
 """Names that one call of the command takes from a file."""
 _NOT_YET = "no answer of the brokers yet; they get it as soon as they can be reached"
@@ -200,20 +202,34 @@ def _outcome_json(outcome: TopicOutcome) -> dict[str, Any]:
         "penstock topic alter orders --retention-ms 7d",
         "penstock topic alter orders --partitions 12",
         "penstock topic alter orders --replication 3",
+        "penstock topic alter orders --default retention_ms",
     ],
 )
 @click.argument("name")
 @click.option("--partitions", type=int, help="The new number of partitions; it can only grow.")
 @click.option("--replication", type=int, help="Copies of each message; reached one copy at a time.")
 @_changeable
+@click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    metavar="SETTING",
+    type=click.Choice(_CHANGEABLE_NAMES),
+    help="Give this setting (as retention_ms) the service's default again, and what followed it; may be repeated.",
+)
 @timeout_option
-def topic_alter(name: str, partitions: int | None, timeout: float, **options: Any) -> None:
+def topic_alter(
+    name: str, partitions: int | None, defaults: tuple[str, ...], timeout: float, **options: Any
+) -> None:
     """Change settings of a topic, or add partitions; what is not given stays.
 
     More partitions move keys: what is sent from now on may go to another partition than older messages with its key,
     and order holds within a partition only.
     """
     settings = _settings(options)
+    for setting in defaults:
+        if settings.setdefault(setting) is not None:
+            raise click.UsageError(f"--default {setting}: it is given another value too.")
     if not settings and partitions is None:
         raise click.UsageError("Nothing to change: give a setting or --partitions.")
     with closing(admin_client()) as admin:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest
@@ -33,6 +33,8 @@ class RetentionBasis(IntEnum):
 
 
 UNLIMITED = -1
+FIXED: Final = ("durability",)
+"""Settings that a topic keeps from its creation on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,15 +109,17 @@ class TopicSettings:
 
     @classmethod
     def chosen(cls, named: Mapping[str, Any], before: Mapping[str, Any]) -> Self:
-        """The settings `before`, by name, with those `named` now; what hangs on one that is named follows it.
+        """The settings `before`, by name, with those `named` now; what hangs on one that is named follows it. One that
+        is named as None goes back to its default, and what followed it goes with it.
 
         Raises `InvalidRequest` too when two contradict each other and one of them is named. Stored settings are read
         with `from_dict`: topics from before this rule keep theirs.
         """
-        whole = cls.from_dict({**before, **named})
+        explicit = {name: value for name, value in named.items() if value is not None}
+        whole = cls.from_dict({**before, **cls._defaults_of(named, before), **explicit})
         batch_bytes = whole.max_message_bytes + limits.BATCH_OVERHEAD_BYTES
         if "max_batch_bytes" in named or "max_message_bytes" in named:
-            if "max_batch_bytes" not in named:
+            if "max_batch_bytes" not in explicit:
                 whole = replace(whole, max_batch_bytes=max(whole.max_batch_bytes, batch_bytes))
             elif whole.max_batch_bytes < batch_bytes:
                 raise InvalidRequest(
@@ -124,7 +128,7 @@ class TopicSettings:
                 )
         file_bytes = max(whole.retention_bytes, limits.SEGMENT_BYTES_MIN)
         if whole.retention_bytes != UNLIMITED and ("segment_bytes" in named or "retention_bytes" in named):
-            if "segment_bytes" not in named:
+            if "segment_bytes" not in explicit:
                 whole = replace(whole, segment_bytes=min(whole.segment_bytes, file_bytes))
             elif whole.segment_bytes > file_bytes:
                 raise InvalidRequest(
@@ -132,7 +136,7 @@ class TopicSettings:
                     f"{whole.retention_bytes}; at most {file_bytes} possible"
                 )
         if whole.retention_ms != UNLIMITED and ("segment_ms" in named or "retention_ms" in named):
-            if "segment_ms" not in named:
+            if "segment_ms" not in explicit:
                 whole = replace(whole, segment_ms=min(whole.segment_ms, whole.retention_ms))
             elif whole.segment_ms > whole.retention_ms:
                 raise InvalidRequest(
@@ -140,6 +144,21 @@ class TopicSettings:
                     f"{whole.retention_ms}; at most {whole.retention_ms} possible"
                 )
         return whole
+
+    @classmethod
+    def _defaults_of(cls, named: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults of the settings that are named as None, and of those that followed them."""
+        usual = cls().to_dict()
+        back = [name for name, value in named.items() if value is None]
+        followed: dict[str, int | None] = {}
+        if "max_message_bytes" in back and "max_message_bytes" in before:
+            followed["max_batch_bytes"] = before["max_message_bytes"] + limits.BATCH_OVERHEAD_BYTES
+        if "retention_bytes" in back and "retention_bytes" in before:
+            followed["segment_bytes"] = max(before["retention_bytes"], limits.SEGMENT_BYTES_MIN)
+        if "retention_ms" in back:
+            followed["segment_ms"] = before.get("retention_ms")
+        back += [name for name, value in followed.items() if name not in named and before.get(name) == value]
+        return {name: usual.get(name) for name in back}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain mapping, enums by lower-case name; `from_dict` reads it back."""

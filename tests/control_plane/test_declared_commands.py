@@ -361,6 +361,31 @@ def test_a_dry_run_shows_what_would_be_applied_and_changes_nothing(
     assert not queries.topics(house.tenant).exists()
 
 
+def test_a_setting_that_is_null_in_the_file_goes_back_to_the_default_as_the_preview_says(
+    apply: Apply, house: House, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = {"retention_ms": 7_200_000, "replication": 2, "flush_ms": 500}
+    actions.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings=changed)
+    file = tmp_path / "null.yaml"
+    nulls = "{retention_ms: null, replication: ~, segment_bytes: null}"
+    file.write_text(
+        f"topics: [{{name: orders, partitions: 3, settings: {nulls}}}, {{name: new, settings: {nulls}}}]"
+    )
+    assert run(["diff", "-f", str(file), "--json"]) == 2
+    orders = json.loads(capsys.readouterr().out)["changes"][0]
+    assert [(each["field"], each["before"], each["after"]) for each in orders["fields"]] == [
+        ("settings.replication", 2, 3),
+        ("settings.retention_ms", 7_200_000, 604_800_000),
+    ]
+    assert run(["apply", "-f", str(file), "--yes"]) == 0, capsys.readouterr()
+    there = queries.topic(house.tenant, "orders").settings
+    assert there == {**queries.topic(house.tenant, "new").settings, "flush_ms": 500, "min_insync_replicas": 2}
+    assert run(["diff", "-f", str(file)]) == 0, capsys.readouterr()
+    # One that the file does not name stays as it is.
+    assert apply("topics: [{name: orders, partitions: 3}]") == 0
+    assert queries.topic(house.tenant, "orders").settings == there
+
+
 def test_a_dry_run_of_a_command_is_the_services_own(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     actions.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings={})
     everything_delivered()

@@ -157,6 +157,18 @@ def test_retention_is_taken_in_days_and_gibibytes(house: House, command: Command
     assert (settings["retention_ms"], settings["retention_bytes"]) == (604_800_000, 2**30)
 
 
+def test_a_setting_is_given_its_default_again(house: House, command: Command) -> None:
+    usual = queries.topic(house.tenant, "orders").settings
+    assert command("topic", "alter", "orders", "--retention-ms", "2h", "--min-insync", "1")[0] == 0
+    both = ("--default", "retention_ms", "--default", "min_insync_replicas")
+    code, told = command("topic", "alter", "orders", *both)
+    assert code == 0, told
+    assert queries.topic(house.tenant, "orders").settings == usual
+    code, told = command("topic", "alter", "orders", "--default", "retention_ms", "--retention-ms", "7d")
+    assert code == 2 and "--default retention_ms: it is given another value too" in told
+    assert command("topic", "alter", "orders", "--default", "durability")[0] == 2
+
+
 def test_many_topics_are_made_in_one_request_and_each_is_told_of(house: House, command: Command) -> None:
     code, told = command("topic", "create", "north", "orders", "south", "--partitions", "2")
     rows = [line.split("\t") for line in told.splitlines()]

@@ -194,6 +194,41 @@ def test_a_change_keeps_what_is_not_named_and_counts_up_only_if_something_change
     assert same.generation == 2 and generations(same) == [1, 2]
 
 
+def test_a_setting_that_is_named_as_none_goes_back_to_the_default_with_what_followed_it(
+    tenant: Tenant,
+) -> None:
+    usual = create(tenant, "usual").settings
+    steps: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"retention_ms": 7_200_000}, {"retention_ms": None}),
+        ({"retention_bytes": 1 << 20}, {"retention_bytes": None}),
+        ({"max_message_bytes": 10 << 20}, {"max_message_bytes": None}),
+        ({"flush_ms": 500, "timestamp_type": "append"}, {"flush_ms": None, "timestamp_type": None}),
+        ({"min_insync_replicas": 1}, {"min_insync_replicas": None}),
+        ({"replication": 2}, {"replication": None}),
+    ]
+    create(tenant)
+    for named, back in steps:
+        assert actions.update_topic(ACTOR, tenant, "orders", settings=named).settings != usual
+        changed = actions.update_topic(ACTOR, tenant, "orders", settings=back)
+        assert changed.settings == usual, back
+        observed.note_copies(changed)
+    with pytest.raises(InvalidRequest, match="retention: no such topic setting"):
+        actions.update_topic(ACTOR, tenant, "orders", settings={"retention": None})
+    assert create(tenant, "new", retention_ms=None, replication=None, durability=None).settings == usual
+
+
+def test_what_others_named_stays_beside_a_setting_that_goes_back(tenant: Tenant) -> None:
+    create(tenant, retention_ms=7_200_000, segment_ms=60_000, durability="replicated")
+    changed = actions.update_topic(ACTOR, tenant, "orders", settings={"retention_ms": None})
+    assert changed.settings["segment_ms"] == 60_000
+    back = actions.update_topic(
+        ACTOR, tenant, "orders", settings={"retention_ms": 3_600_000, "segment_ms": None}
+    )
+    assert back.settings["segment_ms"] == 3_600_000
+    with pytest.raises(InvalidRequest, match="durability: orders has replicated, and keeps it"):
+        actions.update_topic(ACTOR, tenant, "orders", settings={"durability": None})
+
+
 def test_partitions_are_never_removed_and_durability_stays(tenant: Tenant) -> None:
     create(tenant)
     with pytest.raises(InvalidRequest, match="partitions: orders has 3, 2 would remove some"):

@@ -64,13 +64,13 @@ class TopicForm(ConsoleForm):
     replication = Whole(label="Copies", required=False, widget=forms.NumberInput(_FEW))
     min_insync_replicas = Whole(
         label="In sync to write",
-        help_text="Writes are refused with fewer",
+        help_text="Writes are refused with fewer; empty: the default",
         required=False,
         widget=forms.NumberInput(_FEW),
     )
     max_message_kib = Whole(
         label="Largest message",
-        help_text="KiB",
+        help_text="KiB; empty: the service's default",
         required=False,
         widget=forms.NumberInput({"min": 1, "max": limits.MESSAGE_BYTES_MAX_LIMIT // limits.KIB}),
     )
@@ -170,7 +170,7 @@ class EditTopicForm(TopicForm):
     )
     replication = Whole(
         label="Copies",
-        help_text="Made one at a time",
+        help_text="Made one at a time; empty: the default",
         required=False,
         widget=forms.NumberInput(_FEW),
     )
@@ -195,10 +195,17 @@ class EditTopicForm(TopicForm):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Those whose fields were changed: the form shows whole hours, KiB and MiB, which a topic's need not be."""
+        """Those whose fields were changed: the form shows whole hours, KiB and MiB, which a topic's need not be. One
+        that was emptied is None: the service's default.
+        """
         changed = {*self.changed_data, *(["retention"] if "retention_unit" in self.changed_data else [])}
-        lands = {name: self.lands.get(name, name) for name in super().settings}
-        return {name: value for name, value in super().settings.items() if lands[name] in changed}
+        emptied = dict.fromkeys(
+            name
+            for name in ("replication", "min_insync_replicas", "max_message_bytes")
+            if self.cleaned_data.get(self.lands.get(name, name), "") is None
+        )
+        named = {**emptied, **super().settings}
+        return {name: value for name, value in named.items() if self.lands.get(name, name) in changed}
 
 
 class RestoreTopicForm(ConsoleForm):

@@ -15,6 +15,7 @@ from control_plane.outbox import in_request
 from control_plane.topics import actions as topics
 from penstock import GroupDescription
 from penstock.contract.errors import AlreadyExists, InvalidRequest
+from penstock.contract.limits import MESSAGE_BYTES_MAX_DEFAULT
 from penstock.rules.names import OPERATIONS
 from tenants.models import ApiKey, Person, Tenant
 from tenants.roles import Standing
@@ -245,6 +246,10 @@ def test_settings_that_the_form_cannot_show_exactly_stay_when_others_are_changed
     owner.post(address, {**before, "partitions": "2", "retention_unit": "unlimited", "retention_bytes": ""})
     topic.refresh_from_db()
     assert (topic.settings["retention_ms"], topic.settings["retention_bytes"]) == (-1, -1)
+    # A field that is emptied is the service's default.
+    owner.post(address, {**before, "partitions": "2", "max_message_kib": "", "min_insync_replicas": ""})
+    topic.refresh_from_db()
+    assert topic.settings["max_message_bytes"] == MESSAGE_BYTES_MAX_DEFAULT
 
 
 def test_a_topic_is_called_deleted_only_so_far_as_it_is(owner: Client) -> None:

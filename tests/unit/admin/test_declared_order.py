@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock import InvalidRequest
-from penstock.admin.declaration import Declared, DeclaredAcl
+from penstock.admin.declaration import Declared, DeclaredAcl, DeclaredTopic
 from penstock.admin.declared import difference
-from penstock.admin.declared_changes import Kind, Present, Sign
+from penstock.admin.declared_changes import Change, Kind, Present, Sign
 from penstock.rules.access import Access, AccessList, Acl, Question
 
 GROUP = {"id": "grp_1", "name": "g", "members": []}
@@ -108,6 +108,24 @@ def test_an_entry_that_denies_goes_before_the_group_that_it_names() -> None:
 def test_a_default_that_allows_is_first_where_nothing_new_denies() -> None:
     found = difference(Declared(default="allow", acls=(entry("allow *"),)), Present(default="deny"))
     assert [one.kind for one in found] == [Kind.ACCESS, Kind.ACL]
+
+
+def test_what_a_topic_keeps_is_refused_and_what_it_may_change_is_a_change() -> None:
+    there = {
+        "id": "top_1",
+        "name": "t",
+        "partitions": 1,
+        "settings": {"durability": "fsync", "replication": 1},
+    }
+    before = Present(topics=(there,))
+
+    def changes(**settings: int | str | None) -> tuple[Change, ...]:
+        topic = DeclaredTopic(name="t", partitions=1, settings=settings)
+        return difference(Declared(topics=(topic,)), before)
+
+    with pytest.raises(InvalidRequest, match="durability is fsync, the file says replicated"):
+        changes(durability="replicated")
+    assert [change.fields for change in changes(replication=3)] == [(("settings.replication", 1, 3),)]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ type Problem struct {
 	Fields    map[string][]string `json:"fields"`
 	RequestID string              `json:"-"`
 	Call      string              `json:"-"`
+	// What the caller can do, after everything else.
+	Advice string `json:"-"`
 }
 
 func (p *Problem) Error() string {
@@ -30,6 +32,9 @@ func (p *Problem) Error() string {
 		fmt.Fprintf(&text, ", request id %s", p.RequestID)
 	}
 	text.WriteString(".")
+	if p.Advice != "" {
+		text.WriteString("\n\n" + p.Advice)
+	}
 	return text.String()
 }
 
@@ -37,6 +42,15 @@ func (p *Problem) Error() string {
 func IsNotFound(err error) bool {
 	var problem *Problem
 	return errors.As(err, &problem) && problem.Status == http.StatusNotFound && problem.Code != ""
+}
+
+// Taken is the refusal of a name that another object has; nil for any other error.
+func Taken(err error) *Problem {
+	var problem *Problem
+	if errors.As(err, &problem) && problem.Status == http.StatusConflict && problem.Code == "already_exists" {
+		return problem
+	}
+	return nil
 }
 
 func problemOf(status int, body []byte, header http.Header, call string) *Problem {

@@ -89,6 +89,11 @@ func TestAccTopicIsMadeImportedAndGrows(t *testing.T) {
 			ConfigPlanChecks: action("penstock_topic.it", plancheck.ResourceActionDestroyBeforeCreate),
 			Check:            has("effective_settings.durability", "replicated"),
 		},
+		resource.TestStep{
+			Config:           topic("tf-grows", "partitions = 2"),
+			ConfigPlanChecks: action("penstock_topic.it", plancheck.ResourceActionDestroyBeforeCreate),
+			Check:            has("effective_settings.durability", "fsync"),
+		},
 	)
 }
 
@@ -336,10 +341,12 @@ data "penstock_plans" "all" {}
 			}},
 			Check: resource.TestCheckResourceAttr("data.penstock_quotas.it", "limits.topics_max", "900"),
 		},
-		// One that is named no more is the plan's again.
+		// One that is named no more, or as null, is the plan's again.
 		resource.TestStep{
-			Config: limits("committed", "partitions_max = 2000"),
-			Check:  resource.TestCheckNoResourceAttr("data.penstock_quotas.it", "own.topics_max"),
+			Config: limits("committed", "partitions_max = 2000, consume_bytes_per_s = null"),
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckNoResourceAttr("data.penstock_quotas.it", "own.topics_max"),
+				resource.TestCheckNoResourceAttr("data.penstock_quotas.it", "own.consume_bytes_per_s")),
 		},
 		resource.TestStep{
 			Config:      limits("committed", "no_such_limit = 1"),
@@ -502,7 +509,7 @@ func TestAccPlansAndPricesArePublished(t *testing.T) {
 		},
 		resource.TestStep{ResourceName: it, ImportState: true, ImportStateVerify: true, ImportStateVerifyIgnore: []string{"limits.%", "limits.groups_max"}},
 		resource.TestStep{
-			Config: plan("topics_max = 6"), ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate),
+			Config: plan("topics_max = 6, groups_max = null"), ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate),
 			Check: resource.TestCheckResourceAttr(it, "version", "2"),
 		},
 		// Another level is another version, and an empty plan follows each step.

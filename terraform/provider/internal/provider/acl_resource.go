@@ -80,12 +80,12 @@ func (r *aclResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp
 			},
 			"operations": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType, PlanModifiers: sets,
-				Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
+				Validators:          []validator.Set{someValues{}},
 				MarkdownDescription: "Some of `describe`, `produce`, `consume`, `delete`, `create`, `alter`. Without any: all. Others: **replaced**.",
 			},
 			"addresses": schema.SetAttribute{
 				Optional: true, ElementType: types.StringType, PlanModifiers: sets,
-				Validators:          []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(addressRange{})},
+				Validators:          []validator.Set{someValues{}, setvalidator.ValueStringsAre(addressRange{})},
 				MarkdownDescription: "Ranges from which the caller comes, as `10.0.0.0/8`. Without any: from everywhere. Others: **replaced**.",
 			},
 			"text":     idAttribute("The entry in words."),

@@ -1,14 +1,14 @@
 package provider
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
-	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
-	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -87,7 +87,7 @@ func (r *apiKeyResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			"expires_at":      fixedString(false, "When it ends, as `2030-01-31T00:00:00+00:00`. Without one: never."),
 			"scopes": schema.ListNestedAttribute{
 				Optional:      true,
-				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
+				Validators:    []validator.List{someValues{}},
 				PlanModifiers: []planmodifier.List{listplanmodifier.RequiresReplace()},
 				MarkdownDescription: "The key may do only what one of these grants, and what its principal may. Without any: all that its principal may. " +
 					"Others: **replaced**, without an overlap unless `create_before_destroy` is set.",
@@ -106,7 +106,7 @@ func (r *apiKeyResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 					},
 					"operations": schema.SetAttribute{
 						Required: true, ElementType: types.StringType,
-						Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
+						Validators:          []validator.Set{someValues{}},
 						MarkdownDescription: "Some of `describe`, `produce`, `consume`, `delete`, `create`, `alter`.",
 					},
 				}},
@@ -130,6 +130,15 @@ func (r *apiKeyResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			"timeouts":      timeoutsAttribute(ctx),
 		},
 	}
+}
+
+// endOfMaker is where the state keeps, past the configuration, when a key ends that names no end: with the key that made it.
+const endOfMaker = "end_of_maker"
+
+// endNoted is when the key ends, as JSON.
+func endNoted(seen apiKeyShape) []byte {
+	note, _ := json.Marshal(seen.ExpiresAt) // text or null: it cannot fail
+	return note
 }
 
 func (m *apiKeyModel) rotatedSince(before *apiKeyModel) bool {
@@ -192,6 +201,7 @@ func (r *apiKeyResource) Create(ctx context.Context, req resource.CreateRequest,
 		resp.Diagnostics.AddAttributeError(path.Root("encrypt_to"), "Key not encrypted", err.Error())
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, endOfMaker, endNoted(made))...)
 	if err := r.await(ctx, plan.Tenant, "/keys"+segment(made.ID), made.Delivery); err != nil {
 		warn(&resp.Diagnostics, "Key made", err)
 	}
@@ -214,8 +224,16 @@ func (r *apiKeyResource) Read(ctx context.Context, req resource.ReadRequest, res
 		report(&resp.Diagnostics, req.State.Schema.GetAttributes(), "Key not read", err)
 		return
 	}
-	state.Name, state.ServiceAccount = types.StringValue(seen.Name), types.StringPointerValue(seen.ServiceAccount)
-	state.ExpiresAt = sameMoment(state.ExpiresAt, seen.ExpiresAt)
+	ofMaker, found := req.Private.GetKey(ctx, endOfMaker)
+	resp.Diagnostics.Append(found...)
+	// A key that was made without them has the account of its maker for good, and the maker's end.
+	if state.Name.IsNull() || !state.ServiceAccount.IsNull() {
+		state.ServiceAccount = types.StringPointerValue(seen.ServiceAccount)
+	}
+	if !state.ExpiresAt.IsNull() || !bytes.Equal(ofMaker, endNoted(seen)) {
+		state.ExpiresAt = sameMoment(state.ExpiresAt, seen.ExpiresAt)
+	}
+	state.Name = types.StringValue(seen.Name)
 	if state.OverlapS.IsNull() {
 		state.OverlapS = types.Int64Value(overlapDefaultSeconds)
 	}
@@ -249,6 +267,8 @@ func (r *apiKeyResource) Update(ctx context.Context, req resource.UpdateRequest,
 		return
 	}
 	if !plan.rotatedSince(&state) {
+		// A trigger that was not known to the plan may be the same after all.
+		plan.ID, plan.Key, plan.EncryptedKey = state.ID, state.Key, state.EncryptedKey
 		resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 		return
 	}
@@ -264,6 +284,7 @@ func (r *apiKeyResource) Update(ctx context.Context, req resource.UpdateRequest,
 		resp.Diagnostics.AddAttributeError(path.Root("encrypt_to"), "Key not encrypted", err.Error())
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, endOfMaker, endNoted(made))...)
 	if err := r.await(ctx, plan.Tenant, "/keys"+segment(made.ID), made.Delivery); err != nil {
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Key rotated", err)
 	}

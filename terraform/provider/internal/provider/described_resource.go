@@ -54,6 +54,8 @@ func (r *describedResource) Create(ctx context.Context, req resource.CreateReque
 	defer cancel()
 	answer := map[string]any{}
 	if err := r.post(ctx, tenant, r.description.Path, body, &answer); err != nil {
+		name, _ := body["name"].(string)
+		r.sayHowToImport(&resp.Diagnostics, err, tenant, r.idNamed(ctx, tenant, r.description.Path, name))
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), r.said("not made"), err)
 		return
 	}
@@ -107,6 +109,11 @@ func (r *describedResource) Update(ctx context.Context, req resource.UpdateReque
 	body, err := plan.body(changeable)
 	if failed(&resp.Diagnostics, err) {
 		return
+	}
+	for _, field := range changeable {
+		if plan[field.Name].IsNull() && field.Default != nil {
+			body[field.Name] = field.Default
+		}
 	}
 	ctx, cancel := bounded(ctx, &resp.Diagnostics, times.Update)
 	defer cancel()

@@ -100,7 +100,7 @@ func (f fieldDescription) bounds() []validator.Int64 {
 func (f fieldDescription) sizes() []validator.Set {
 	found := []validator.Set{}
 	if f.Required {
-		found = append(found, setvalidator.SizeAtLeast(1))
+		found = append(found, someValues{})
 	}
 	if f.ItemsMax > 0 {
 		found = append(found, setvalidator.SizeAtMost(f.ItemsMax))

@@ -42,9 +42,23 @@ func (v values) show(fields []fieldDescription, answer map[string]any) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", field.Name, err)
 		}
-		v[field.Name] = value
+		if !sameValues(v[field.Name], value) {
+			v[field.Name] = value
+		}
 	}
 	return nil
+}
+
+// sameValues says whether a set has the same values as another, beside those that are null.
+func sameValues(before, shown tftypes.Value) bool {
+	var said, seen []tftypes.Value
+	if before.IsNull() || !before.IsKnown() || before.As(&said) != nil || shown.IsNull() || shown.As(&seen) != nil {
+		return false
+	}
+	said = slices.DeleteFunc(slices.Clone(said), tftypes.Value.IsNull)
+	return len(said) == len(seen) && !slices.ContainsFunc(said, func(value tftypes.Value) bool {
+		return !slices.ContainsFunc(seen, value.Equal)
+	})
 }
 
 // wireType is how Terraform keeps the field.
@@ -94,6 +108,9 @@ func (f fieldDescription) sent(value tftypes.Value) (any, error) {
 func sorted[T string | int64](items []tftypes.Value, read func(tftypes.Value) (T, error)) ([]T, error) {
 	made := []T{}
 	for _, item := range items {
+		if item.IsNull() {
+			continue // a variable that is null names nothing
+		}
 		value, err := read(item)
 		if err != nil {
 			return nil, err

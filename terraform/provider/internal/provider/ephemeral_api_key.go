@@ -68,12 +68,13 @@ func (r *ephemeralAPIKey) Schema(_ context.Context, _ ephemeral.SchemaRequest, r
 			"service_account": schema.StringAttribute{Optional: true, MarkdownDescription: "Id of the service account whose key it is. Without one: the caller's."},
 			"scopes": schema.ListNestedAttribute{
 				Optional:            true,
+				Validators:          []validator.List{someValues{}},
 				MarkdownDescription: "The key may do only what one of these grants, and what its principal may. Without any: all that its principal may.",
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 					"resource":   schema.StringAttribute{Required: true, MarkdownDescription: "`topic`, `group`, `transactional_id` or `tenant`."},
 					"name":       schema.StringAttribute{Optional: true, MarkdownDescription: "Of the resource, or what its name begins with; none of the tenant."},
 					"pattern":    schema.StringAttribute{Optional: true, MarkdownDescription: "`literal` (the default) or `prefix`."},
-					"operations": schema.SetAttribute{Required: true, ElementType: types.StringType, MarkdownDescription: "Some of `describe`, `produce`, `consume`, `delete`, `create`, `alter`."},
+					"operations": schema.SetAttribute{Required: true, ElementType: types.StringType, Validators: []validator.Set{someValues{}}, MarkdownDescription: "Some of `describe`, `produce`, `consume`, `delete`, `create`, `alter`."},
 				}},
 			},
 			"lifetime_s": schema.Int64Attribute{

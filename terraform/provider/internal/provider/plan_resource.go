@@ -34,7 +34,7 @@ func (r *planResource) Schema(_ context.Context, _ resource.SchemaRequest, resp 
 			"name": fixedString(true, "Name."),
 			"limits": schema.MapAttribute{
 				Required: true, ElementType: types.Int64Type,
-				MarkdownDescription: "Limits by name, as `{ produce_bytes_per_s = 1048576, topics_max = 20 }`; one that is 0 or left out is no limit. The names are those of `penstock_plans`.",
+				MarkdownDescription: "Limits by name, as `{ produce_bytes_per_s = 1048576, topics_max = 20 }`; one that is 0, null or left out is no limit. The names are those of `penstock_plans`.",
 			},
 			"service_level": schema.StringAttribute{
 				Optional: true,
@@ -47,12 +47,8 @@ func (r *planResource) Schema(_ context.Context, _ resource.SchemaRequest, resp 
 }
 
 func (r *planResource) publish(ctx context.Context, model *publishedPlanModel) error {
-	limits := map[string]int64{}
-	for name, limit := range model.Limits.Elements() {
-		limits[name] = limit.(types.Int64).ValueInt64()
-	}
 	var published planShape
-	body := map[string]any{"name": model.Name.ValueString(), "limits": limits}
+	body := map[string]any{"name": model.Name.ValueString(), "limits": limitsNamed(model.Limits)}
 	if !model.Level.IsNull() {
 		level, err := levelSent(model.Level.ValueString())
 		if err != nil {
@@ -102,15 +98,14 @@ func (r *planResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		return
 	}
 	// A limit of 0 is shown where the configuration names it.
-	named := state.Limits.Elements()
+	before := named(state.Limits)
 	limits := map[string]int64{}
 	for name, limit := range newest.Limits {
-		if _, there := named[name]; there || limit != 0 {
+		if _, there := before[name]; there || limit != 0 {
 			limits[name] = limit
 		}
 	}
-	shown, found := types.MapValueFrom(ctx, types.Int64Type, limits)
-	resp.Diagnostics.Append(found...)
+	shown := limitsShown(limits, state.Limits)
 	level, err := levelShown(newest.ServiceLevel, state.Level)
 	if err != nil {
 		report(&resp.Diagnostics, req.State.Schema.GetAttributes(), "Plan not read", err)

@@ -61,6 +61,7 @@ func (r *serviceAccountResource) Create(ctx context.Context, req resource.Create
 	var made serviceAccountShape
 	err := r.post(ctx, plan.Tenant, "/service-accounts", map[string]any{"name": plan.Name.ValueString()}, &made)
 	if err != nil {
+		r.sayHowToImport(&resp.Diagnostics, err, plan.Tenant, r.idNamed(ctx, plan.Tenant, "/service-accounts", plan.Name.ValueString()))
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Service account not made", err)
 		return
 	}
@@ -160,6 +161,7 @@ func (r *principalGroupResource) Create(ctx context.Context, req resource.Create
 	body := map[string]any{"name": plan.Name.ValueString(), "members": stringsOf(ctx, &resp.Diagnostics, plan.Members)}
 	var made principalGroupShape
 	if err := r.post(ctx, plan.Tenant, "/principal-groups", body, &made); err != nil {
+		r.sayHowToImport(&resp.Diagnostics, err, plan.Tenant, r.idNamed(ctx, plan.Tenant, "/principal-groups", plan.Name.ValueString()))
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Group not made", err)
 		return
 	}

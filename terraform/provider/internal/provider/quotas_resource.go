@@ -117,7 +117,7 @@ func (r *quotaResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			"tenant": tenantAttribute(),
 			"limits": schema.MapAttribute{
 				Required: true, ElementType: types.Int64Type,
-				MarkdownDescription: "Limits by name, as `{ produce_bytes_per_s = 1048576, consume_bytes_per_s = 3145728 }`; 0 = no limit. The names are those of `penstock_plans`.",
+				MarkdownDescription: "Limits by name, as `{ produce_bytes_per_s = 1048576, consume_bytes_per_s = 3145728 }`; 0 = no limit, null or left out = the plan's. The names are those of `penstock_plans`.",
 			},
 			"timeouts": timeoutsAttribute(ctx),
 		},
@@ -129,12 +129,8 @@ func (r *quotaResource) set(ctx context.Context, model *quotaModel) error {
 	if err != nil {
 		return err
 	}
-	own := map[string]int64{}
-	for name, limit := range model.Limits.Elements() {
-		own[name] = limit.(types.Int64).ValueInt64()
-	}
 	model.ID = types.StringValue(seen.Tenant)
-	return r.setPlan(ctx, model.Tenant, seen.Plan, seen.PlanVersion, own)
+	return r.setPlan(ctx, model.Tenant, seen.Plan, seen.PlanVersion, limitsNamed(model.Limits))
 }
 
 func (r *quotaResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -168,15 +164,13 @@ func (r *quotaResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		return
 	}
 	own := seen.own()
-	for name := range state.Limits.Elements() {
+	for name := range named(state.Limits) {
 		if limit, there := seen.Limits[name]; there {
 			own[name] = limit
 		}
 	}
 	state.ID = types.StringValue(seen.Tenant)
-	limits, found := types.MapValueFrom(ctx, types.Int64Type, own)
-	resp.Diagnostics.Append(found...)
-	state.Limits = limits
+	state.Limits = limitsShown(own, state.Limits)
 	resp.Diagnostics.Append(resp.State.Set(ctx, state)...)
 }
 

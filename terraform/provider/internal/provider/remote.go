@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,46 @@ func report[A any](diags *diag.Diagnostics, attributes map[string]A, what string
 	diags.AddError(summary, problem.Error())
 }
 
+// sayHowToImport adds to the error that an object was not made how to take over the one that is there, if its name is taken.
+// A run that was killed before the state was written leaves such objects, and so does another configuration: which of both
+// it is, only people know. find is the object's id for the import; empty: it is not there for this caller.
+func (r *remote) sayHowToImport(diags *diag.Diagnostics, err error, tenant types.String, find func() (string, error)) {
+	problem := api.Taken(err)
+	if problem == nil {
+		return
+	}
+	id, wrong := find()
+	if wrong != nil {
+		diags.AddWarning("The object that is there was not looked up", wrong.Error())
+	}
+	if id == "" || wrong != nil {
+		return
+	}
+	if named := tenant.ValueString(); named != "" {
+		id = named + "/" + id
+	}
+	problem.Advice = fmt.Sprintf("If this configuration is to manage what is there, as after a run that was killed before it "+
+		"noted what it had made, add this block, with the address that stands above behind \"with\", and apply again:\n\n"+
+		"  import {\n    to = penstock_%s.…\n    id = %q\n  }\n\nOr run: terraform import 'penstock_%s.…' %s", r.name, id, r.name, id)
+}
+
+// idNamed is the public id of the object of this name in a list of the service; empty: there is none, or it is closed.
+func (r *remote) idNamed(ctx context.Context, tenant types.String, path, name string) func() (string, error) {
+	return func() (string, error) {
+		all, err := api.List[struct {
+			ID       string  `json:"id"`
+			Name     string  `json:"name"`
+			ClosedAt *string `json:"closed_at"`
+		}](ctx, r.client, tenant.ValueString(), path)
+		for _, object := range all {
+			if object.Name == name && object.ClosedAt == nil {
+				return object.ID, err
+			}
+		}
+		return "", err
+	}
+}
+
 // warn adds what went wrong after an object was made. No error: Terraform would replace the object, with all it holds.
 func warn(diags *diag.Diagnostics, what string, err error) {
 	diags.AddWarning(what+", but not ready yet", err.Error())
@@ -186,18 +227,28 @@ func bounded(
 
 func segment(name string) string { return "/" + url.PathEscape(name) }
 
+// stringsOf are the values of the set without those that are null, which a variable may be.
 func stringsOf(ctx context.Context, diags *diag.Diagnostics, set types.Set) []string {
 	values := []string{}
-	if !set.IsNull() {
-		diags.Append(set.ElementsAs(ctx, &values, false)...)
+	if set.IsNull() {
+		return values
+	}
+	var elements []types.String
+	diags.Append(set.ElementsAs(ctx, &elements, false)...)
+	for _, element := range elements {
+		if !element.IsNull() {
+			values = append(values, element.ValueString())
+		}
 	}
 	return values
 }
 
-// setOf is the set; null where it is empty and the configuration left it out.
+// setOf is the set; as the configuration has it, if that says the same: it may be left out, and have values that are null.
 func setOf(ctx context.Context, diags *diag.Diagnostics, values []string, before types.Set) types.Set {
-	if len(values) == 0 && before.IsNull() {
-		return types.SetNull(types.StringType)
+	said := stringsOf(ctx, diags, before)
+	slices.Sort(said)
+	if slices.Equal(said, slices.Sorted(slices.Values(values))) {
+		return before
 	}
 	set, found := types.SetValueFrom(ctx, types.StringType, values)
 	diags.Append(found...)

@@ -67,7 +67,7 @@ func (r *tenantResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 				Optional: true, Validators: []validator.Int64{
 					int64validator.AtLeast(0), int64validator.AlsoRequires(path.MatchRoot("second_factor_required")),
 				},
-				MarkdownDescription: "Days that people without a second factor have when it begins to be required; the service's usual, unless given.",
+				MarkdownDescription: "Days that people without a second factor have when it begins to be required; the service's usual, unless given. Another number alone changes nothing.",
 			},
 			"timeouts": timeoutsAttribute(ctx),
 		},
@@ -104,6 +104,8 @@ func (r *tenantResource) Create(ctx context.Context, req resource.CreateRequest,
 	var made tenantShape
 	err := r.post(ctx, types.StringNull(), "/tenants", map[string]any{"name": plan.Name.ValueString()}, &made)
 	if err != nil {
+		none := types.StringNull()
+		r.sayHowToImport(&resp.Diagnostics, err, none, r.idNamed(ctx, none, "/tenants", plan.Name.ValueString()))
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Tenant not made", err)
 		return
 	}

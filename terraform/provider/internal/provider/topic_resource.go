@@ -21,8 +21,8 @@ import (
 	"penstock.example/terraform/provider/internal/api"
 )
 
-// Settings that a topic keeps from its creation on.
-var fixedSettings = []string{"durability"}
+// Settings that a topic keeps from its creation on, with what a new one has unless they are named.
+var fixedSettings = map[string]string{"durability": "fsync"}
 
 type topicResource struct{ remote }
 
@@ -69,8 +69,8 @@ func (r *topicResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			},
 			"settings": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Settings by name, as text: `retention_ms = \"86400000\"`. Settings that are not named are not managed: " +
-					"a new topic has the service's defaults, and one that is named no more stays as it is. Another durability: **replaced**.",
+				MarkdownDescription: "Settings by name, as text: `retention_ms = \"86400000\"`. Settings that are not named, or are null, are not managed: " +
+					"a new topic has the service's defaults. One that is named no more goes back to the service's default. Another durability: **replaced**.",
 			},
 			"effective_settings": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
@@ -117,12 +117,10 @@ func (r *topicResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 		replaced = true
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("partitions"))
 	}
-	for _, fixed := range fixedSettings {
-		wanted, named := after.Settings.Elements()[fixed]
-		present, known := before.EffectiveSettings.Elements()[fixed]
-		if named && known && !wanted.IsUnknown() && !wanted.Equal(present) {
+	for fixed, usual := range fixedSettings {
+		if anotherFixed(fixed, usual, before, after) {
 			replaced = true
-			resp.RequiresReplace = append(resp.RequiresReplace, path.Root("settings").AtMapKey(fixed))
+			resp.RequiresReplace = append(resp.RequiresReplace, path.Root("settings"))
 		}
 	}
 	// The number of settings that follow from others is not known before.
@@ -145,6 +143,19 @@ func (r *topicResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	}
 }
 
+// anotherFixed says whether a topic that has the fixed setting as planned is another one than that of the state.
+func anotherFixed(fixed, usual string, before, after topicModel) bool {
+	present, shown := before.EffectiveSettings.Elements()[fixed]
+	if !shown || after.Settings.IsUnknown() {
+		return false
+	}
+	if planned, names := named(after.Settings)[fixed]; names {
+		return !planned.IsUnknown() && !planned.Equal(present)
+	}
+	_, managed := named(before.Settings)[fixed]
+	return managed && !present.Equal(types.StringValue(usual))
+}
+
 func (r *topicResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var plan topicModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
@@ -158,6 +169,8 @@ func (r *topicResource) Create(ctx context.Context, req resource.CreateRequest, 
 	}
 	var made topicShape
 	if err := r.post(ctx, plan.Tenant, "/topics", body, &made); err != nil {
+		name := plan.Name.ValueString()
+		r.sayHowToImport(&resp.Diagnostics, err, plan.Tenant, func() (string, error) { return name, nil })
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Topic not made", err)
 		return
 	}
@@ -200,7 +213,13 @@ func (r *topicResource) Update(ctx context.Context, req resource.UpdateRequest, 
 	}
 	ctx, cancel := bounded(ctx, &resp.Diagnostics, plan.Timeouts.Update)
 	defer cancel()
-	body := map[string]any{"partitions": plan.Partitions.ValueInt64(), "settings": settingsBody(plan.Settings)}
+	settings := settingsBody(plan.Settings)
+	for name := range named(state.Settings) {
+		if _, stays := settings[name]; !stays {
+			settings[name] = nil // back to the service's default
+		}
+	}
+	body := map[string]any{"partitions": plan.Partitions.ValueInt64(), "settings": settings}
 	var changed topicShape
 	if err := r.patch(ctx, plan.Tenant, topicPath(plan), body, &changed); err != nil {
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Topic not changed", err)
@@ -245,7 +264,7 @@ func (m *topicModel) show(seen topicShape) {
 		return
 	}
 	managed := m.Settings.Elements()
-	for name := range managed {
+	for name := range named(m.Settings) {
 		if value, there := all[name]; there {
 			managed[name] = value
 		}
@@ -258,7 +277,7 @@ func topicPath(m topicModel) string { return "/topics" + segment(m.Name.ValueStr
 // settingsBody has numbers where the text is one: JSON has types, and the service takes no text for a number.
 func settingsBody(settings types.Map) map[string]any {
 	body := map[string]any{}
-	for name, value := range settings.Elements() {
+	for name, value := range named(settings) {
 		text := value.(types.String).ValueString()
 		if number, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(number, 10) == text {
 			body[name] = json.Number(text)

@@ -112,6 +112,7 @@ func (r *webhookResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 	var made webhookShape
 	if err := r.post(ctx, plan.Tenant, "/webhooks", body, &made); err != nil {
+		r.sayHowToImport(&resp.Diagnostics, err, plan.Tenant, r.idNamed(ctx, plan.Tenant, "/webhooks", plan.Name.ValueString()))
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Webhook not made", err)
 		return
 	}
@@ -143,9 +144,8 @@ func (r *webhookResource) Read(ctx context.Context, req resource.ReadRequest, re
 		report(&resp.Diagnostics, req.State.Schema.GetAttributes(), "Webhook not read", err)
 		return
 	}
-	events, found := types.SetValueFrom(ctx, types.StringType, seen.Events)
-	resp.Diagnostics.Append(found...)
-	state.Name, state.URL, state.Events = types.StringValue(seen.Name), types.StringValue(seen.URL), events
+	state.Name, state.URL = types.StringValue(seen.Name), types.StringValue(seen.URL)
+	state.Events = setOf(ctx, &resp.Diagnostics, seen.Events, state.Events)
 	state.Enabled = types.BoolValue(seen.State == webhookOn)
 	if state.OverlapS.IsNull() {
 		state.OverlapS = types.Int64Value(webhookOverlapDefaultSeconds)
@@ -181,7 +181,10 @@ func (r *webhookResource) Update(ctx context.Context, req resource.UpdateRequest
 			return
 		}
 	}
-	if plan.rotatedSince(&state) {
+	if !plan.rotatedSince(&state) {
+		// A trigger that was not known to the plan may be the same after all.
+		plan.Secret, plan.EncryptedSecret = state.Secret, state.EncryptedSecret
+	} else {
 		var made webhookShape
 		if err := r.post(ctx, plan.Tenant, at+"/rotate", map[string]any{"overlap_s": plan.OverlapS.ValueInt64()}, &made); err != nil {
 			report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Secret not rotated", err)
