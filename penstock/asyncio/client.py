@@ -165,7 +165,7 @@ class Client:
 
         The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
         producer writes its own totals of acknowledged messages to; it is opened, and read if it exists, at once.
-        `sample_keys`: look at one key of about 256, so that `stats` knows the frequent ones.
+        `sample_keys`: look at some keys, one of about 256 where many are sent, so that `stats` knows the frequent ones.
         `report_hot_keys`: tell brokers the keys that are 10 % or more of a partition, so that who may read the topic's
         messages sees them.
 

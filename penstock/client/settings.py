@@ -65,7 +65,7 @@ class ProducerSettings:
     receipts: str | None = None
     """File of what was acknowledged; None = none is kept."""
     sample_keys: bool = True
-    """Whether it looks at one key of about 256 to know the frequent ones."""
+    """Whether it looks at some keys to know the frequent ones, at one of about 256 where many are sent."""
     report_hot_keys: bool = True
     """Whether the leaders hear of keys that are a large part of what it sends to a partition, every 20 s or so."""
 

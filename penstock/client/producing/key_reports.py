@@ -15,7 +15,7 @@ from random import Random
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.ports import BrokerRequest, Network
 from penstock.client.producing.accumulator import RecordAccumulator
-from penstock.client.producing.key_sampler import SAMPLED_OF, KeySketch
+from penstock.client.producing.key_sampler import KeySketch
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.client.timing import NEVER
 from penstock.contract import methods
@@ -28,9 +28,9 @@ ANSWER_MS = 5_000.0
 SHARE_PERCENT = 10
 KEYS_MAX = 10
 PARTITIONS_MAX = 100
-"""In one call; of more, those of which most was sampled."""
+"""In one call; of more, those with most messages."""
 SAMPLED_MIN = 20
-"""Of fewer looks, about 5,000 messages, a share says little."""
+"""Of fewer looks a share says little."""
 SPARED_MS = 600_000.0
 """A broker that refused for good is not asked so long."""
 
@@ -83,14 +83,14 @@ class KeyReporter:
         assert sampler is not None
         found: list[tuple[int, int, log_pb2.KeyReport]] = []
         for (topic, partition), sketch in sampler.sketches():
-            looked_at = sketch.looked_at_since()
+            messages = sketch.messages_since()
             route = self._accumulator.routes.get(topic)
-            if not looked_at or route is None or partition >= len(route.queues):
+            if not messages or route is None or partition >= len(route.queues):
                 continue
             queue = route.queues[partition]
-            report = _report(queue, sketch, looked_at, now, over_ms)
+            report = _report(queue, sketch, messages, now, over_ms)
             if report is not None and queue.leader != NO_LEADER:
-                found.append((looked_at, queue.leader, report))
+                found.append((messages, queue.leader, report))
         found.sort(key=_most_first)
         by_leader: dict[int, list[log_pb2.KeyReport]] = {}
         for _, leader, report in found:
@@ -128,16 +128,15 @@ def _most_first(one: tuple[int, int, log_pb2.KeyReport]) -> tuple[int, bytes, in
 
 
 def _report(
-    queue: PartitionQueue, sketch: KeySketch, looked_at: int, now: float, over_ms: float
+    queue: PartitionQueue, sketch: KeySketch, messages: int, now: float, over_ms: float
 ) -> log_pb2.KeyReport | None:
     """What is to be said of one partition; None while no key stands out."""
     top = sketch.top(KEYS_MAX, now)
     sampled = sketch.sampled
-    if sampled < SAMPLED_MIN or not top:
+    if sketch.looks < SAMPLED_MIN or not top:
         return None
     if max([one.count - one.error for one in top]) * 100 < SHARE_PERCENT * sampled:
         return None
-    messages = looked_at * SAMPLED_OF
     report = log_pb2.KeyReport(
         topic_id=queue.topic_id, partition=queue.partition, messages=messages, over_ms=round(over_ms)
     )

@@ -51,6 +51,18 @@ def test_a_key_that_is_half_of_a_partition_is_reported_to_its_leader() -> None:
     assert REPORT_MS <= report.over_ms <= ROUND_MS
 
 
+def test_a_hot_key_of_ten_messages_a_second_is_reported_too() -> None:
+    runner, producer = started()
+    for number in range(10 * 90):
+        key = b"hot" if number % 2 else b"cold-%d" % number
+        runner.send(producer, "orders", b"", key, partition=0)
+        runner.run(100)
+    last = reported(runner)[-1]
+    assert last.keys[0].key == b"hot"
+    assert 0.3 < last.keys[0].messages / last.messages < 0.7
+    assert last.messages == pytest.approx(10 * last.over_ms / 1_000, rel=0.2)
+
+
 def test_a_later_report_speaks_of_what_was_sent_since() -> None:
     runner, producer = started()
     rounds(runner, producer, [b"hot"], 3)

@@ -9,6 +9,7 @@ from penstock.client.producing.key_sampler import (
     HALVED_MS,
     KEY_BYTES_MAX,
     KEYS,
+    LOOK_MS,
     PARTITIONS_MAX,
     SAMPLED_OF,
     KeySampler,
@@ -74,6 +75,10 @@ def test_keys_that_come_by_turns_are_seen_alike() -> None:
             left = sampler.sample("orders", 0, b"%d" % (number % 32), 0.0)
             seen[number % 32] += 1
     assert sum(seen) == pytest.approx(200_000 / SAMPLED_OF, rel=0.1)
+    ((_, sketch),) = sampler.sketches()
+    assert sketch.sampled == pytest.approx(200_000, rel=0.01), (
+        "each look counts for those since the one before"
+    )
     assert min(seen) > 0 and max(seen) < 3 * sum(seen) / 32
 
 
@@ -106,3 +111,36 @@ def test_a_topic_that_is_gone_leaves_nothing() -> None:
     sampler.sample("other", 0, b"k", 0.0)
     sampler.forget("orders")
     assert [where for where, _ in sampler.sketches()] == [("other", 0)]
+
+
+@pytest.mark.parametrize("per_second", [2, 20, 200, 2_000, 20_000, 200_000])
+def test_a_producer_of_few_messages_looks_at_more_of_them(per_second: int) -> None:
+    """At no rate more looks than one each LOOK_MS or one of SAMPLED_OF, and enough for a share to say something."""
+    dice, sampler = random.Random(per_second), KeySampler()
+    left, now = sampler.gap, 0.0
+    seconds = min(60.0, 300_000 / per_second)
+    for _ in range(int(seconds * per_second)):
+        now += 1_000 / per_second
+        left -= 1
+        if not left:
+            left = sampler.sample(
+                "orders", 0, b"hot" if dice.random() < 0.5 else b"%d" % dice.randrange(10_000), now
+            )
+    ((_, sketch),) = sampler.sketches()
+    assert sketch.looks >= 20
+    assert sampler.looks <= 1.5 * seconds * max(1_000 / LOOK_MS, per_second / SAMPLED_OF) + 20
+    (first,) = sketch.top(1, now)
+    assert first.key == b"hot"
+    assert 0.25 < (first.count - first.error) / sketch.sampled < 0.75
+
+
+def test_a_burst_after_a_rest_is_no_burst_of_looks() -> None:
+    sampler = KeySampler()
+    left, now = sampler.gap, 0.0
+    for _ in range(20):
+        now += 10_000.0
+        for _ in range(10_000):
+            left -= 1
+            if not left:
+                left = sampler.sample("orders", 0, b"k", now)
+    assert sampler.looks < 20 * (10_000 / SAMPLED_OF + 10)
