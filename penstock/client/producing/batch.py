@@ -46,6 +46,8 @@ class BatchPartition(Protocol):
     """The broker gives messages their time."""
     blocked_by: PenstockError | None
     """What the last attempt met."""
+    throttled_ms: int
+    """How long a limit of the tenant delayed the batch that was answered last."""
     buffered_bytes: int
     """Of closed batches without an outcome."""
 
@@ -137,7 +139,10 @@ class ProducerBatch:
     def blocked_note(self) -> str:
         """The end of a sentence: what blocks the batch, if that is known."""
         cause = self.failure or self.queue.blocked_by
-        return "" if cause is None else f"; {blocked_text(cause)}"
+        if cause is not None:
+            return f"; {blocked_text(cause)}"
+        delayed_ms = self.queue.throttled_ms
+        return f"; a limit of the tenant delayed the batch before it by {delayed_ms} ms" if delayed_ms else ""
 
     def close(self) -> None:
         """No further message joins."""

@@ -68,6 +68,7 @@ class PartitionQueue:
         "_window",
         "append_time",
         "blocked_by",
+        "throttled_ms",
         "buffered_bytes",
         "closed",
         "failures",
@@ -118,6 +119,7 @@ class PartitionQueue:
         self.retry_at = 0.0
         self.blocked_by: PenstockError | None = None
         """What the last attempt met, of whichever batch: why what waits here waits. None = nothing known."""
+        self.throttled_ms = 0
         self.failures = 0
         self.leader = NO_LEADER
         self.leader_epoch = -1

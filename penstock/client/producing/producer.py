@@ -382,6 +382,7 @@ class ProducerCore:
         looked = result.error == ErrorCode.OK and not result.duplicate
         if slow_down_ms or (looked and queue.slow_down_ms):
             self._slow_down(queue, slow_down_ms, now)
+        queue.throttled_ms = result.throttled_ms
         if result.throttled_ms:
             batch.throttled_ms = result.throttled_ms
             self.throttled_ms += result.throttled_ms

@@ -273,10 +273,13 @@ def test_statistics_say_what_is_slowed_throttled_and_hot() -> None:
     found = {one.partition: one for one in stats.partitions}
     assert found[0].slowed_for_ms > WAIT_MS / 2 and found[0].hot_keys == ()
     assert [(one.key, one.share_percent) for one in found[2].hot_keys] == [(b"hot", 100)]
+    waiting = runner.send(producer, "orders", b"y", partition=1)
+    assert waiting.batch.blocked_note == "; a limit of the tenant delayed the batch before it by 70 ms"
+    runner.run(100)
     runner.cluster.throttled_ms = 0
     at_once = runner.send(producer, "orders", b"x", partition=1)
     runner.run(5)
-    assert at_once.receipt().offset == 1 and at_once.throttled_ms == 0
+    assert at_once.receipt().offset == 2 and at_once.throttled_ms == 0
 
 
 def test_a_total_never_goes_back() -> None:
