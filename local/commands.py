@@ -239,6 +239,7 @@ def _tell_up(
         say(f"Console: {service.service.load().api_url}/  (tenant {account.tenant})")
         shown = f"password {password}" if password else f"its password is in {service.service.account_file}"
         say(f"Sign in as {account.email}, {shown}")
+        say(f"Operators' commands, as penstock cluster, take --token-file {service.service.operator_token_file}")
     elsewhere = pointed_elsewhere(service.directory)
     if elsewhere is None and not is_written(service.directory):
         say(
@@ -268,6 +269,7 @@ def _status_json(service: DevService, seen: ClusterStatus) -> dict[str, Any]:
         document["api_url"] = service.service.load().api_url
         document["tenant"] = None if account is None else account.tenant
         document["account_file"] = str(service.service.account_file)
+        document["operator_token_file"] = str(service.service.operator_token_file)
     return document
 
 
