@@ -80,6 +80,7 @@ def test_every_process_is_listed_with_its_state_and_the_password_is_shown_once(
     assert {broker["state"] for broker in status["brokers"]} == {"ready"}
     assert status["tenant"] == account["tenant"].strip() and status["tenant"].startswith("tn_")
     assert status["running"] is True
+    assert f"--token-file {status['operator_token_file']}" in said.err
     assert penstock.directory.account_file.stat().st_mode & 0o077 == 0
     again = penstock("dev", "up", "--detach")
     assert account["password"] not in again.err + again.out
