@@ -239,7 +239,9 @@ def _tell_up(
         say(f"Console: {service.service.load().api_url}/  (tenant {account.tenant})")
         shown = f"password {password}" if password else f"its password is in {service.service.account_file}"
         say(f"Sign in as {account.email}, {shown}")
-        say(f"Operators' commands, as penstock cluster, take --token-file {service.service.operator_token_file}")
+        say(
+            f"Operators' commands, as penstock cluster, take --token-file {service.service.operator_token_file}"
+        )
     elsewhere = pointed_elsewhere(service.directory)
     if elsewhere is None and not is_written(service.directory):
         say(

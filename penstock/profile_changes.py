@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,11 @@ from penstock.profiles import USED
 
 Field = str | list[str] | Mapping[str, str]
 """A value in a profile."""
+try:
+    import fcntl
+except ImportError:  # not on every system; there the last one wins
+    fcntl = None  # type: ignore[assignment]
+
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """A line as TOML has it: a text in quotes may have what other formats take for the end of one."""
 _HEADER = re.compile(r"[ \t]*\[")
@@ -91,9 +96,19 @@ def with_used(text: str, name: str) -> str:
     return _checked(fresh, {**before, USED: name}, name)
 
 
-def change_file(file: Path, text: str) -> None:
-    """Replace the profile file as a whole, readable by its owner only. Raises `OSError`."""
-    write_private(file.resolve(), text)
+def change_file(file: Path, change: Callable[[str], str]) -> None:
+    """Replace the profile file's text by what `change` makes of it, readable by its owner only. Two programs at once
+    change it one after the other. Raises `OSError`, `UnicodeDecodeError`, and what `change` raises.
+    """
+    whole = file.resolve()
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    with open(whole.with_name(f".{whole.name}.lock"), "w") as turn:
+        if fcntl is not None:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+        text = whole.read_text(encoding="utf-8-sig") if whole.exists() else ""
+        fresh = change(text)
+        if fresh != text:
+            write_private(whole, fresh)
 
 
 def _missing(name: str) -> NotFound:

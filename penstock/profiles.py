@@ -135,7 +135,7 @@ def connection_settings(
     fields = read_profile(profile, environment, addressed=bool(bootstrap or api_url))
     joined = ConnectionSettings(
         bootstrap=_addresses(bootstrap or environment.get(BOOTSTRAP) or fields.get("bootstrap") or ()),
-        api_key=_key(api_key or environment.get(API_KEY) or fields.get("api_key")),
+        api_key=_key(api_key) or _key(environment.get(API_KEY)) or _key(fields.get("api_key")),
         api_url=_text("api_url", api_url or environment.get(API_URL) or fields.get("api_url")),
         ca_file=_text("ca_file", ca_file or environment.get(CA_FILE) or fields.get("ca_file")),
         zone=_text("zone", zone or environment.get(ZONE) or fields.get("zone")),

@@ -162,11 +162,18 @@ line = PasswordLine(at_once=max(1, len(os.sched_getaffinity(0)) // 2))
 waiting.set_function(lambda: line.waiting)
 
 
+PREPARED_LENGTH_MAX = 256
+"""Characters; longer passwords are refused where they are set."""
+
+
 def prepared(password: str) -> str:
     """The password as it is hashed: `é` is one character however a keyboard makes it, and each space is a plain one.
 
-    These are the mappings of OpaqueString in RFC 8265. What it refuses besides is taken, as ever.
+    These are the mappings of OpaqueString in RFC 8265. What it refuses besides is taken, as ever. A password that is
+    longer than any may be is left as it is: the time of normalising grows with the square of the length.
     """
+    if len(password) > PREPARED_LENGTH_MAX:
+        return password
     spaced = "".join(" " if unicodedata.category(character) == "Zs" else character for character in password)
     return unicodedata.normalize("NFC", spaced)
 

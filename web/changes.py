@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Q
+
 from control_plane.audit import queries
 from control_plane.audit.actor import ActorKind
 from control_plane.audit.models import AuditEntry
@@ -94,15 +96,15 @@ def newest(tenant: str, emails: Mapping[str, str], most: int) -> list[Change]:
         .filter(sequence__gt=sequence - LOOKED_AT_MAX, outcome=DONE)
         .exclude(after__has_key=SUMMARY)
         .exclude(object_kind__in=("sign_in", "partition"))
+        # The console's own keys are made and revoked all the time.
+        .exclude(Q(object_kind="key") & (Q(after__name=KEY_NAME) | Q(before__name=KEY_NAME)))
         .order_by("-sequence")[: 5 * most]
     )
     return [change_of(entry, emails) for entry in entries if _is_news(entry)][:most]
 
 
 def _is_news(entry: AuditEntry) -> bool:
-    """The console's own keys are made and revoked all the time."""
-    names = (entry.after.get("name"), entry.before.get("name"))
-    return KEY_NAME not in names and entry.action.partition(".")[2] not in _HOUSEKEEPING
+    return entry.action.partition(".")[2] not in _HOUSEKEEPING
 
 
 def change_of(entry: AuditEntry, emails: Mapping[str, str]) -> Change:

@@ -12,13 +12,13 @@ from penstock import Client
 from penstock.contract.errors import PenstockError
 from web import live
 from web.broker_access import brokers
-from web.groups_now import groups_now
+from web.groups_now import GROUPS_MAX, groups_now
 from web.paging import page_of, searched
 from web.tenant_access import TenantAccess
 
 PER_PAGE = 50
 SEARCH_MAX = 249
-STATES = {"": "Any state", "trouble": "Needs attention", "ok": "Ready"}
+STATES = {"": "Any state", "trouble": "Needs attention", "ok": "Ready", "unknown": "Not known now"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,8 @@ class Now:
 
     messages: int
     per_s: float | None
-    lag: int
+    lag: int | None
+    """None where not all groups could be asked."""
     leaderless: int
     behind: int
 
@@ -45,6 +46,11 @@ class Row:
         topic = self.topic
         waits = bool(topic.conditions) or topic.delivered_generation < topic.generation
         return waits or (self.now is not None and (self.now.leaderless > 0 or self.now.behind > 0))
+
+    @property
+    def state(self) -> str:
+        """Its key in STATES. A topic of which the brokers say nothing is neither ready nor in trouble."""
+        return "trouble" if self.needs_attention else "unknown" if self.now is None else "ok"
 
 
 def _known(row: Row, value: Callable[[Now], float | None]) -> float:
@@ -77,13 +83,15 @@ def shown(request: HttpRequest, access: TenantAccess, now: dict[str, Now]) -> di
     if text:
         topics = topics.filter(name__icontains=text)
     rows = [Row(topic=topic, now=now.get(topic.topic_id)) for topic in topics]
+    unknown = sum(row.state == "unknown" for row in rows)
     if state:
-        rows = [row for row in rows if row.needs_attention == (state == "trouble")]
+        rows = [row for row in rows if row.state == state]
     rows.sort(key=SORTS[by][1], reverse=is_falling)
     return {
         "page": page_of(request, rows, PER_PAGE),
         "q": text,
         "state": state,
+        "unknown": unknown if state in ("trouble", "ok") else 0,
         "states": [*STATES.items()],
         "columns": {name: _column(request, name, by, is_falling) for name in SORTS},
         "copies_possible": queries.copies_possible(),
@@ -114,7 +122,7 @@ def now_of(access: TenantAccess) -> dict[str, Now]:
         topic.topic_id: Now(
             messages=topic.stored,
             per_s=live.watch.sample(f"topic {topic.topic_id}", topic.written).now,
-            lag=lags.get(topic.name, 0),
+            lag=None if lags is None else lags.get(topic.name, 0),
             leaderless=topic.leaderless,
             behind=topic.under_replicated,
         )
@@ -122,10 +130,12 @@ def now_of(access: TenantAccess) -> dict[str, Now]:
     }
 
 
-def _lags(client: Client, topics: Sequence[live.TopicNow]) -> dict[str, int]:
-    """The lag of all groups in each topic, by its name."""
+def _lags(client: Client, topics: Sequence[live.TopicNow]) -> dict[str, int] | None:
+    """The lag of all groups in each topic, by its name; None where there are too many groups to ask."""
     lags: dict[str, int] = {}
     names = [group.group for group in client.groups(live.TIMEOUT_S)]
+    if len(names) > GROUPS_MAX:
+        return None
     for group in groups_now(client, {topic.name: topic for topic in topics}, names):
         for part in group.partitions:
             lags[part.topic] = lags.get(part.topic, 0) + part.lag

@@ -174,7 +174,8 @@ class PreviewView(TenantView):
             raise InvalidRequest("version: name the plan too")
         plan = queries.plan_of(self.tenant) if name is None else queries.plan(name, int(version))
         wanted = queries.limits_of(self.tenant) if name is None else plan.limits
-        compared = plan_use.compared(self.tenant, wanted, brokers.tenant_use(self.tenant.public_id))
+        seen = brokers.tenant_use(self.tenant.public_id)
+        compared = plan_use.compared(self.tenant, wanted, seen, self.access.visible)
         found = {
             "plan": plan.name,
             "plan_version": plan.version,

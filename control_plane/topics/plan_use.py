@@ -1,5 +1,6 @@
 """What a tenant uses of its limits, and what other limits would refuse."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -65,10 +66,14 @@ def uses(tenant: Tenant, seen: TenantUseSeen) -> dict[str, int | None]:
     }
 
 
-def compared(tenant: Tenant, wanted: Limits, seen: TenantUseSeen) -> list[LimitUse]:
-    """Each limit beside what the tenant has and uses."""
+def compared(
+    tenant: Tenant, wanted: Limits, seen: TenantUseSeen, visible: Callable[[str], bool] | None = None
+) -> list[LimitUse]:
+    """Each limit beside what the tenant has and uses. A topic is named if it is `visible`, or if that is None."""
     present, found, used = asdict(limits_of(tenant)), asdict(wanted), uses(tenant, seen)
-    greatest = _greatest(tenant)
+    greatest = {
+        limit: topic for limit, topic in _greatest(tenant).items() if visible is None or visible(topic)
+    }
     if present["rest_calls_per_s"] == 0:
         used["rest_calls_per_s"] = None  # calls without a limit are not counted
     return [
@@ -85,16 +90,15 @@ def compared(tenant: Tenant, wanted: Limits, seen: TenantUseSeen) -> list[LimitU
 
 def _greatest(tenant: Tenant) -> dict[str, str]:
     """The topic that uses most of a limit that each topic has for itself, by limit."""
-    named = dict(Topic.objects.filter(tenant=tenant, deleted_at=None).values_list("name", "settings"))
+    rows = Topic.objects.filter(tenant=tenant, deleted_at=None).order_by("name")
+    longest = largest = 0
     found: dict[str, str] = {}
-    for name, settings in sorted(named.items()):
+    for name, settings in rows.values_list("name", "settings"):
         kept = settings["retention_ms"]
-        longest = named.get(found.get("retention_ms_max", ""), {}).get("retention_ms", 0)
-        if kept == UNLIMITED != longest or UNLIMITED != longest < kept:
-            found["retention_ms_max"] = name
-        largest = named.get(found.get("message_bytes_max", ""), {}).get("max_message_bytes", 0)
+        if longest != UNLIMITED and (kept == UNLIMITED or kept > longest):
+            found["retention_ms_max"], longest = name, kept
         if name != AUDIT_TOPIC and settings["max_message_bytes"] > largest:
-            found["message_bytes_max"] = name
+            found["message_bytes_max"], largest = name, settings["max_message_bytes"]
     return found
 
 
@@ -102,6 +106,8 @@ def refusal(name: str, limit: int, used: int | None, topic: str = "") -> str:
     """Why so much may not be used of a limit; empty if it may. `topic`: the one that uses most, of a limit of each."""
     if used is None or limit == 0 or name in PASSING or UNLIMITED != used <= limit:
         return ""
+    if used == UNLIMITED and not topic:
+        return f"{name}: a topic keeps its messages without an end, at most {limit} allowed"
     if used == UNLIMITED:
         return f"{name}: topic {topic} keeps its messages without an end, at most {limit} allowed{_service_s(topic)}"
     if topic:

@@ -412,10 +412,11 @@ class Consumer:
         """End reading: a poll that waits returns at once, every later one returns nothing, and a loop ends with its
         present message. Then close the consumer, which commits what was handed out and leaves the group.
 
-        Made for `loop.add_signal_handler(signal.SIGTERM, consumer.stop)`.
+        It may be called from any thread and from a signal handler, best with
+        `loop.add_signal_handler(signal.SIGTERM, consumer.stop)`.
         """
         self._core.stopped = True
-        self._runtime.let_look_again()
+        self._runtime.look_again_soon()
 
     @property
     def stopped(self) -> bool:

@@ -149,6 +149,11 @@ class Runtime:
         for future in waiting:
             _resolve(future, True)
 
+    def look_again_soon(self) -> None:
+        """As `let_look_again`, from any thread and from a signal handler, which wake no loop otherwise."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.let_look_again)
+
     async def wait(self, deadline_ms: float, since: int | None = None) -> bool:
         """Wait for a change; False when the deadline has passed.
 

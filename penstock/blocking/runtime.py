@@ -42,7 +42,7 @@ _GENTLE_S = 1.0
 """How long a close waits for streams to end in order."""
 _TICK_S = 0.001
 """The driver never turns faster than this without an event."""
-_LOOK_S = 0.5
+LOOK_S = 0.5
 """A waiting caller looks again after so long: what a signal handler says between its look and its wait is not heard."""
 
 
@@ -156,7 +156,7 @@ class Runtime:
             return False
         require_outside_callbacks()
         if since is None or since == self.changes:
-            self.changed.wait(min(left / 1000, _LOOK_S))
+            self.changed.wait(min(left / 1000, LOOK_S))
         return True
 
     def close(self) -> None:

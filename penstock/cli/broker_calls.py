@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from penstock.client.settings import ConnectionSettings
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, PenstockError, error_class
-from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
+from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.transport import grpc_terms
 
 _REQUEST_ID = "doctor"
+_NO_BROKER = "what it answers is not what a broker says"
 _NO_BATCH = b"?"
 """Far too short for a batch. A leader looks at its disk and the key before it looks at what it was sent."""
 
@@ -46,13 +48,16 @@ def answer_ms(connection: ConnectionSettings, address: str, channel: grpc.Channe
     ask: Any = channel.unary_unary(methods.METADATA)
     began = time.monotonic()
     try:
-        ask(
+        answer = ask(
             pb.MetadataRequest().SerializeToString(),
             timeout=timeout_s,
             metadata=grpc_terms.call_metadata(connection.api_key, _REQUEST_ID),
         )
+        pb.MetadataResponse.FromString(answer)
     except grpc.RpcError as error:
         raise _described(error, address) from None
+    except DecodeError as error:
+        raise BrokerUnavailable(f"{address}: {_NO_BROKER}: {error}") from None
     return (time.monotonic() - began) * 1000
 
 
@@ -89,6 +94,8 @@ def write_refusal(
                     return error_class(result.error)(result.message)
     except grpc.RpcError as error:
         return _described(error, address)
+    except (FrameError, DecodeError) as error:
+        return BrokerUnavailable(f"{address}: {_NO_BROKER}: {error}")
     finally:
         frames.put(None)
         answers.cancel()

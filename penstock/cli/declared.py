@@ -24,9 +24,17 @@ from penstock.cli.lost_keys import revoke_lost
 from penstock.cli.output import print_json, progress, say
 from penstock.cli.rest import own_key, rest_client, settings
 from penstock.cli.topic_changes import timeout_option
-from penstock.contract.errors import Forbidden, InvalidRequest, LimitExceeded, PenstockError
+from penstock.contract.errors import (
+    AlreadyExists,
+    Forbidden,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PenstockError,
+)
 from penstock.rest.client import RestClient, segment
 
+_REFUSALS = (AlreadyExists, Forbidden, InvalidRequest, LimitExceeded, NotFound)
 DIFFERENT = 2
 """What `penstock diff` ends with where something differs; 1 is an error of any kind."""
 
@@ -96,6 +104,9 @@ def diff(
         present = _present(rest, wanted, timeout)
         changes = difference(wanted, present, prune=prune, prune_topics=prune_topics, prune_keys=prune_keys)
         refusal = _refusal(rest, changes, present, timeout)
+    if refusal is not None and not isinstance(refusal, _REFUSALS):
+        _foresee(changes)
+        raise refusal
     if current().json:
         problem = None if refusal is None else {"code": refusal.code.name, "message": refusal.message}
         print_json({"changes": [_document(one) for one in changes], "refusal": problem})
@@ -190,10 +201,10 @@ def apply(
 def _refusal(
     rest: RestClient, changes: Sequence[Change], present: Present, timeout: float
 ) -> PenstockError | None:
-    """What `penstock apply` would end with before its first change; None: it would begin."""
+    """What `penstock apply` would end with before its first change, or why that is not known; None: it would begin."""
     try:
         must_be_able(rest, changes, present, own_key(), timeout)
-    except (Forbidden, InvalidRequest, LimitExceeded) as error:
+    except PenstockError as error:
         return error
     return None
 

@@ -13,6 +13,7 @@ from penstock.cli.display import counted
 from penstock.cli.doctor_checks import Finding, doubtful, well, wrong
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import BrokerUnavailable, PenstockError
+from penstock.contract.limits import REPLICATION_DEFAULT
 
 if TYPE_CHECKING:
     from penstock import BrokerDescription, TopicDescription
@@ -60,16 +61,19 @@ def asked_each(
 
 
 def answering(
-    connection: ConnectionSettings, answered: Sequence[Answered], topics: Sequence[TopicDescription]
+    answered: Sequence[Answered], unreached: int, topics: Sequence[TopicDescription]
 ) -> Iterator[Finding]:
-    """That each broker answers. One of several that does not is doubtful; without a majority it is wrong: no write that
-    needs two copies goes on then.
+    """That each broker answers. One of several that does not is doubtful. Where as many are missing as answer, and
+    fewer answer than a topic usually has copies, it is wrong.
+
+    `unreached`: bootstrap addresses without a listener, which may be those of brokers that are gone.
     """
     lost = _copies_of_missing({answer.broker for answer in answered}, topics)
     silent = [answer for answer in answered if answer.error is not None]
     there = [answer for answer in answered if answer.error is None]
-    brokers = max(len(answered) + len(lost), len(set(connection.bootstrap)))
-    few = 2 * len(there) <= brokers and brokers > 1
+    brokers = len(answered) + len(lost)
+    missing = max(brokers - len(there), unreached)
+    few = len(there) <= missing and len(there) < REPLICATION_DEFAULT
     if there:
         yield well(
             "brokers",
@@ -86,7 +90,7 @@ def answering(
         fact = f"broker {broker} is down; {counted(len(copies), 'partition')} of yours lack a copy: {listed}"
         yield _missing(fact, _START, few)
     if few and not silent and not lost:
-        fact = f"{len(there)} of {brokers} brokers are there; `broker` above names the addresses without one"
+        fact = f"{len(there)} of {brokers} registered answer; bootstrap addresses without a listener: {unreached}"
         yield _missing(fact, _START, few)
 
 

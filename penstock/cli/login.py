@@ -19,10 +19,10 @@ from penstock.cli.invoice import moment
 from penstock.cli.output import print_fact, print_json, print_part, say
 from penstock.cli.profiles import change_profiles, counted_profile, read_profiles
 from penstock.cli.rest import settings
-from penstock.cli.sign_ins import SignIn, credential, is_of_service, sign_in_of
+from penstock.cli.sign_ins import SignIn, credential, is_of_service, readable_sign_in
 from penstock.cli.topic_changes import timeout_option
 from penstock.client.settings import ConnectionSettings
-from penstock.contract.errors import NotFound, PenstockError, Unauthenticated
+from penstock.contract.errors import ConfigurationError, NotFound, PenstockError, Unauthenticated
 from penstock.profile_changes import with_field, with_profile
 from penstock.profiles import (
     API_KEY,
@@ -59,6 +59,14 @@ class _Target:
             timeout_s=timeout,
             program=_program(),
         )
+
+    def require_same_service(self) -> None:
+        """Raises `click.UsageError` where the profile is of another service: its key and sign-in are not for it."""
+        theirs = str(self.fields.get("api_url") or "")
+        if theirs and theirs.rstrip("/") != (self.settings.api_url or "").rstrip("/"):
+            raise click.UsageError(
+                f"Profile {self.profile} is of {theirs}. Name another one for {self.settings.api_url}: --profile NAME."
+            )
 
     def keep(self, sign_in: SignIn | None) -> None:
         """Write the profile with this sign-in, or without one. Raises `ConfigurationError`."""
@@ -105,6 +113,7 @@ def login(
     in the console, and `penstock logout` ends it.
     """
     target = _target(api_url)
+    target.require_same_service()
     address, secrets = _secrets(email, password_stdin)
     with target.rest(None, timeout=timeout) as rest:
         token = _signed_in(rest, address, secrets)
@@ -119,7 +128,7 @@ def login(
             api_url=target.settings.api_url or "",
             tenant="" if chosen is None else chosen["id"],
         )
-        before = sign_in_of(target.fields)
+        before = readable_sign_in(target.fields)
         target.keep(sign_in)
     except BaseException:
         _end(target, token, timeout)
@@ -158,7 +167,12 @@ def login(
 def logout(forget_only: bool, timeout: float) -> None:
     """End the sign-in at the service, and take it from the profile. The profile's key stays."""
     target = _target(None)
-    sign_in = sign_in_of(target.fields)
+    sign_in = readable_sign_in(target.fields)
+    if sign_in is None and target.fields.get(SIGN_IN) is not None:
+        target.keep(None)
+        raise ConfigurationError(
+            f"profile {target.profile!r}: the sign-in could not be read and is forgotten; end it in the console"
+        )
     if sign_in is None:
         raise NotFound(
             f"profile {target.profile!r}: no person has signed in; `penstock whoami` shows what is used"
@@ -221,7 +235,7 @@ def whoami(timeout: float) -> None:
 
 
 def _target(api_url: str | None) -> _Target:
-    """Raises `click.UsageError` where no service is named, or another than the profile's."""
+    """Raises `click.UsageError` where no service is named."""
     file = profile_file()
     profiles = read_profiles(file)
     name = counted_profile(profiles) or DEFAULT_PROFILE
@@ -235,11 +249,6 @@ def _target(api_url: str | None) -> _Target:
     )
     if not chosen.api_url:
         raise click.UsageError("Name the service: --api-url URL, PENSTOCK_API_URL, or a profile that has it.")
-    theirs = fields.get("api_url") if isinstance(fields, dict) else None
-    if api_url and theirs and str(theirs).rstrip("/") != api_url.rstrip("/"):
-        raise click.UsageError(
-            f"Profile {name} is of {theirs}. Name another one for {api_url}: --profile NAME."
-        )
     return _Target(
         file=file, profile=name, fields=fields if isinstance(fields, dict) else {}, settings=chosen
     )
@@ -296,9 +305,9 @@ def _signed_in(rest: RestClient, email: str, secrets: _Secrets) -> str:
 
 
 def _tenant_of_key(target: _Target, timeout: float) -> str | None:
-    """Id of the tenant of the profile's key; None where it has none that the service takes."""
+    """Id of the tenant of the profile's key; None without one, or where it may be of another service."""
     key = target.fields.get("api_key")
-    if not isinstance(key, str):
+    if not isinstance(key, str) or not target.fields.get("api_url"):
         return None
     try:
         with target.rest(key, timeout=timeout) as rest:
@@ -317,7 +326,8 @@ def _chosen_tenant(
     """
     named = asked or of_key
     if named is not None:
-        of_name = [tenant for tenant in tenants if named in (tenant["id"], tenant["name"])]
+        of_name = [tenant for tenant in tenants if named == tenant["id"]]
+        of_name = of_name or [tenant for tenant in tenants if named == tenant["name"]]
         if not of_name:
             whose = "" if asked else ", to which the profile's key belongs; sign in with another --profile"
             raise NotFound(f"you have no role in tenant {named!r}{whose}")

@@ -173,11 +173,10 @@ def counted_profile(profiles: dict[str, Any]) -> str | None:
 def change_profiles(file: Path, change: Callable[[str], str], question: str | None = None) -> None:
     """Replace the file's text. What is not there is refused before anything is asked. Raises `ConfigurationError`."""
     try:
-        text = file.read_text(encoding="utf-8-sig") if file.exists() else ""
-        fresh = change(text)
         if question is not None:
+            change(file.read_text(encoding="utf-8-sig") if file.exists() else "")
             must_agree(question)
-        change_file(file, fresh)
+        change_file(file, change)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"profile file {file}: {error}") from error
 

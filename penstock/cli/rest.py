@@ -11,7 +11,7 @@ from penstock.cli.invocation import current
 from penstock.cli.sign_ins import credential
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.api_keys import MalformedApiKey, parse_api_key
-from penstock.contract.errors import Forbidden
+from penstock.contract.errors import Forbidden, NotFound
 from penstock.profiles import connection_settings
 from penstock.rest.client import REACH_S, RestClient, segment
 
@@ -81,10 +81,10 @@ def rest_client(
 
 
 def own_key(chosen: ConnectionSettings | None = None) -> str:
-    """Id of the key that the invocation uses; empty: it uses another credential, or none."""
+    """Id of the key that the invocation asks the control plane with; empty: it uses another credential, or none."""
     chosen = settings() if chosen is None else chosen
     try:
-        return f"key_{parse_api_key(chosen.api_key or '').key_id}"
+        return f"key_{parse_api_key(credential(chosen).text or '').key_id}"
     except MalformedApiKey:
         return ""
 
@@ -103,7 +103,7 @@ def hidden(rest: RestClient, key: str, kind: str, timeout_s: float) -> str:
         return ""
     try:
         return str(rest.get(f"/v1/keys/{segment(key)}", timeout_s=timeout_s).get(f"hidden_{kind}", ""))
-    except Forbidden:
+    except (Forbidden, NotFound):
         return ""
 
 

@@ -5,7 +5,7 @@ A profile has one, as the line `sign_in` of its table. Its token goes to the ser
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from penstock.profiles import API_KEY, SIGN_IN, read_profile
 class SignIn:
     """A person who has signed in on this machine. Raises `ConfigurationError` for a moment that is none."""
 
-    token: str
+    token: str = field(repr=False)
     email: str
     ends_at: str
     """ISO 8601, as the service says it."""
@@ -50,7 +50,7 @@ class SignIn:
 class Credential:
     """The token or key that a call to the control plane carries, and the tenant that it names."""
 
-    text: str | None
+    text: str | None = field(repr=False)
     tenant: str | None = None
     sign_in: SignIn | None = None
     """Set where it is the token of this sign-in."""
@@ -58,15 +58,24 @@ class Credential:
 
 def sign_in_of(profile: Mapping[str, Any]) -> SignIn | None:
     """The sign-in in a profile's fields. Raises `ConfigurationError` for one that is not whole."""
-    fields = profile.get(SIGN_IN)
-    if fields is None:
+    kept = profile.get(SIGN_IN)
+    if kept is None:
         return None
-    if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
+    if not isinstance(kept, dict) or not all(isinstance(value, str) for value in kept.values()):
         raise ConfigurationError(f"{SIGN_IN}: no sign-in of `penstock login`; sign in again")
+    names = [each.name for each in fields(SignIn)]
     try:
-        return SignIn(**fields)
+        return SignIn(**{name: value for name, value in kept.items() if name in names})
     except TypeError:
         raise ConfigurationError(f"{SIGN_IN}: no sign-in of `penstock login`; sign in again") from None
+
+
+def readable_sign_in(profile: Mapping[str, Any]) -> SignIn | None:
+    """As `sign_in_of`, and None for one that is not whole: for who replaces or forgets it."""
+    try:
+        return sign_in_of(profile)
+    except ConfigurationError:
+        return None
 
 
 def is_of_service(sign_in: SignIn, api_url: str | None) -> bool:

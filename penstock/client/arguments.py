@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from penstock.client.call_arguments import topic_name
 from penstock.client.settings import (
     ConsumerSettings,
     GroupSettings,
@@ -62,6 +63,8 @@ def consumer_settings(
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(f"topics: {topics!r} is not a topic name, nor a sequence of such")
+    for name in names:
+        topic_name(name)
     if group is not None and not names:
         raise ConfigurationError("topics: a member of a group names at least one")
     return tuple(dict.fromkeys(names)), ConsumerSettings(

@@ -13,15 +13,17 @@ from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import NamedPartition
 
 _NUMBER_MAX = 2**63 - 1
+_WAIT_S_MAX = 4_000_000
+"""Some 46 days: clocks and locks of the platform take no more."""
 
 
 def wait_ms(timeout: Any, default_s: float = NEVER) -> float:
-    """A `timeout` in seconds as milliseconds; None = `default_s`. Raises `TypeError` for what is no number."""
+    """A `timeout` in seconds as ms, 46 days at most; None = `default_s`. Raises `TypeError` for what is no number."""
     if timeout is None:
         return default_s * 1000
     if not isinstance(timeout, int | float) or timeout != timeout:
         raise TypeError(f"timeout: {timeout!r} is not a number of seconds")
-    return timeout * 1000
+    return min(timeout, _WAIT_S_MAX) * 1000
 
 
 def message_count(name: str, count: Any) -> int:
@@ -31,7 +33,7 @@ def message_count(name: str, count: Any) -> int:
     number = _whole(name, count)
     if number < 0:
         raise InvalidRequest(f"{name}: {number}; 0 or more required")
-    return number
+    return min(number, _NUMBER_MAX)
 
 
 def require_function(name: str, function: object) -> None:
@@ -60,6 +62,7 @@ def topic_name(topic: object) -> str:
     """Raises `TypeError` for what is none. Asked where a topic is met for the first time."""
     if not isinstance(topic, str):
         raise TypeError(f"topic: {topic!r} is not a name")
+    _require_text("topic", topic)
     return topic
 
 
@@ -67,6 +70,7 @@ def group_name(group: object) -> str:
     """Raises `TypeError` for what is none."""
     if not isinstance(group, str):
         raise TypeError(f"group: {group!r} is not a name")
+    _require_text("group", group)
     return group
 
 
@@ -107,6 +111,14 @@ def log_offset(name: str, number: Any) -> int:
             f"{name} {offset}; {'0 or more' if offset < 0 else f'at most {_NUMBER_MAX}'} required"
         )
     return offset
+
+
+def _require_text(what: str, name: str) -> None:
+    """What came from undecodable bytes of a command line or a file name cannot be sent."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{what}: {name!r} holds what is no letter") from None
 
 
 def _whole(name: str, number: Any) -> int:

@@ -2,6 +2,8 @@
 
 import logging
 
+from penstock.client.telling import warn
+
 TELL_MS = 1_000
 """Brokers that restart or move are back sooner, and a caller that waits longer begins to wonder."""
 _log = logging.getLogger("penstock")
@@ -28,7 +30,8 @@ class Outage:
         self._failures[address] = why
         if not self._logged and now - self._since >= TELL_MS:
             self._logged = True
-            _log.warning(
+            warn(
+                _log,
                 "penstock: no broker has answered for %.0f s, trying on: %s",
                 (now - self._since) / 1000,
                 each_of(self._failures),
@@ -38,9 +41,9 @@ class Outage:
         """Whether this answer ends an outage that was logged."""
         ended = self._logged
         if ended:
-            _log.warning("penstock: a broker answers again")
+            warn(_log, "penstock: a broker answers again")
         elif not self._known and len(self._failures) * 2 >= self._addresses:
-            _log.warning("penstock: connected, but not by these addresses: %s", each_of(self._failures))
+            warn(_log, "penstock: connected, but not by these addresses: %s", each_of(self._failures))
         self._known = True
         if self._since is not None:
             self._since = None

@@ -246,3 +246,53 @@ def test_a_terminal_is_asked_for_address_and_password(service: str, token: str, 
     os.close(ours)
     assert PASSWORD.encode() not in shown
     assert status_of(service, kept(file)["token"])
+
+
+def test_a_signed_in_owner_is_not_judged_as_the_profiles_key(
+    key: str, file: Path, command: Command, tmp_path: Path
+) -> None:
+    team = tmp_path / "team.yaml"
+    team.write_text("access: {default: deny}\n")
+    assert "would lock" in command("diff", "-f", str(team))[2]
+    sign_in(command)
+    code, out, said = command("diff", "-f", str(team))
+    assert (code, said) == (2, "") and "default" in out
+
+
+def test_a_profile_of_another_service_gets_no_sign_in_and_its_key_goes_nowhere(
+    service: str, key: str, file: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = service.replace("localhost", "127.0.0.1")
+    code, _, said = sign_in(command, "--api-url", elsewhere)
+    assert code == 2 and f"is of {service}" in said
+    monkeypatch.setenv("PENSTOCK_API_URL", elsewhere)
+    assert sign_in(command)[0] == 2
+    assert not Session.objects.filter(browser__startswith="penstock ").exists() and not kept(file)
+    monkeypatch.delenv("PENSTOCK_API_URL")
+    assert sign_in(command)[0] == 0
+    monkeypatch.setenv("PENSTOCK_API_URL", "http://127.0.0.1:1")
+    assert command("logout")[0] == 0, "the token goes to the service that made it"
+    assert not kept(file)
+
+
+def test_a_tenant_other_than_the_keys_is_refused(
+    service: str, token: str, key: str, file: Path, command: Command
+) -> None:
+    actions.create_tenant(ACTOR, name="beta", owner=Session.objects.first().person)  # type: ignore[union-attr]
+    code, _, said = sign_in(command, "--tenant", "beta")
+    assert code == 2 and "key is of another tenant" in said
+
+
+def test_a_damaged_sign_in_is_replaced_or_forgotten(key: str, file: Path, command: Command) -> None:
+    sign_in(command)
+    whole = file.read_text()
+    file.write_text(whole.replace("sign_in = {", 'sign_in = { later = "release", ', 1))
+    assert json.loads(command("whoami", "--json")[1])["kind"] == "person", "of a later release"
+    file.write_text(whole.replace("sign_in = {", "sign_in = { email = 5 } # {", 1))
+    assert command("whoami")[0] == 5
+    assert sign_in(command)[0] == 0
+    assert json.loads(command("whoami", "--json")[1])["kind"] == "person"
+    file.write_text(whole.replace("sign_in = {", "sign_in = { email = 5 } # {", 1))
+    code, _, said = command("logout")
+    assert code == 5 and "forgotten" in said
+    assert json.loads(command("whoami", "--json")[1])["kind"] == "key"

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from control_plane.access import actions as access
+from control_plane.access import list_actions
 from control_plane.audit.models import AuditEntry
 from control_plane.brokers import answers
 from control_plane.brokers import client as brokers
@@ -22,6 +23,7 @@ from data_plane.contract import admin_pb2 as pb
 from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.limits import DAY_MS, GIB, MIB
 from penstock.contract.topic_settings import UNLIMITED
+from penstock.rules.access import Acl
 from penstock.rules.service_levels import PREMIUM_1, STANDARD_1
 from quotas import actions, queries
 from quotas.models import PlanChange, Quota
@@ -454,3 +456,28 @@ def test_calls_of_rest_in_this_second_are_shown_and_refuse_no_plan(monkeypatch: 
         if use["limit"] == "rest_calls_per_s"
     ]
     assert calls["used"] is None, "calls without a limit are not counted"
+
+
+def test_a_preview_names_no_topic_that_the_access_list_hides_from_the_key() -> None:
+    house = make_house("acme")
+    owner = house.credentials[Standing.OWNER]
+    create(house.tenant, "secret-layoffs", retention_ms=UNLIMITED)
+    account = list_actions.create_account(ACTOR, house.tenant, name="ci")
+    hides = Acl(
+        effect="deny",
+        principal=f"service_account:{account.public_id}",
+        resource="topic",
+        name="secret-",
+        literal=False,
+    )
+    list_actions.add_acls(ACTOR, house.tenant, [hides])
+    _, blind = access.create_key(ACTOR, house.tenant, name="till", account=account)
+    said = {
+        token: " ".join(
+            use["refused"] for use in call("GET", "/v1/quotas/preview?plan=free", token=token).body["limits"]
+        )
+        for token in (owner, blind.reveal())
+    }
+    assert "topic secret-layoffs keeps its messages without an end" in said[owner]
+    assert "a topic keeps its messages without an end" in said[blind.reveal()]
+    assert "layoffs" not in said[blind.reveal()], "the access list hides the name from this key"

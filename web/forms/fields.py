@@ -41,11 +41,17 @@ class Verbatim(Text):
         return str(super().to_python(value)).replace("\r\n", "\n")
 
 
+SECRET_LENGTH_MAX = 256
+"""Characters. Longer ones are refused before they are looked at: to normalise half a million takes minutes."""
+
+
 class Secret(Text):
     """A password or token, as it was typed. No page ever shows it."""
 
     def __init__(self, *, attrs: dict[str, Any], **options: Any) -> None:
-        super().__init__(strip=False, widget=forms.PasswordInput(attrs), **options)
+        super().__init__(
+            strip=False, widget=forms.PasswordInput(attrs), max_length=SECRET_LENGTH_MAX, **options
+        )
 
 
 class Whole(forms.IntegerField):

@@ -48,14 +48,16 @@ def shown_groups(access: TenantAccess, topic: str = "") -> dict[str, Any]:
                 described = [client.topic(topic, live.TIMEOUT_S)]
             else:
                 described = client.topics(live.TIMEOUT_S) if names else []
-            if sum(len(row.partitions) for row in described) > live.PARTITIONS_MAX:
+            too_many = sum(len(row.partitions) for row in described) > live.PARTITIONS_MAX
+            if too_many:
                 described = []
             now = {row.name: row for row in live.topics_now(client, described)}
             groups = groups_now(client, now, names)
     except PenstockError as error:
         return {"trouble": error, "topic_name": topic}
     shown = [group for group in groups if group.partitions] if topic else groups
-    return {"groups": shown, "more": len(names) - len(groups), "topic_name": topic}
+    more = len(names) - len(groups)
+    return {"groups": shown, "more": more, "topic_name": topic, "too_many": too_many and bool(names)}
 
 
 @in_tenant(Permission.GROUPS_READ)

@@ -120,7 +120,7 @@ class KeyBudgets:
         """`needs`: units of the batch that was refused. It may be more than is left of a budget that is not full."""
         use = self._image.budget_use_of(BudgetKey(self._tenant, budget.budget_id))
         # What brokers got counts as used: they use it, or give it back within seconds.
-        got = budget.amount if use is None else min(use.granted, budget.amount)
+        got = budget.amount if use is None else use.granted
         ends_ms = period_at(budget.period, self._clock.now_ms())[1] if use is None else use.ends_ms
         ends_ms = min(ends_ms, ENDED_MS - 1)
         whose = "".join(

@@ -28,6 +28,7 @@ from penstock.client.groups.member import GroupMember
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
+from penstock.client.telling import warn
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
@@ -488,10 +489,8 @@ class ConsumerCore:
             return False
         if position.sought and error.beyond_end:
             return False
-        _log.warning(
-            "penstock: %s; reading goes on at the %s offset (auto_offset_reset)", error.message, reset
-        )
         position.look_up(self._initial_target())
+        warn(_log, "penstock: %s; reading goes on at the %s offset (auto_offset_reset)", error.message, reset)
         return True
 
     def pause(self, position: FetchPosition) -> None:

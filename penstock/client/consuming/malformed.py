@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.client.consuming.fetch_position import FetchedBatch
+from penstock.client.telling import warn
 from penstock.contract.errors import SerializationFailed
 from penstock.contract.ids import NamedPartition
 from penstock.records.batch import read_header
@@ -65,7 +66,8 @@ class SkipLog:
         more = self._since_last(_log.name, (skipped.topic, skipped.partition), now)
         if more is None:
             return
-        _log.warning(
+        warn(
+            _log,
             "penstock: skipped a malformed batch: %s. Brokers do not look into batches; look for a producer with a key"
             " that may produce to %s.%s",
             skipped,
@@ -79,7 +81,8 @@ class SkipLog:
         more = self._since_last(_undecodable_log.name, (str(error.topic), error.partition or 0), now)
         if more is None:
             return
-        _undecodable_log.warning(
+        warn(
+            _undecodable_log,
             "penstock: skipped a message that cannot be decoded: %s%s",
             error.message,
             f". {more} more of this partition were skipped since the last such line" if more else "",

@@ -3,6 +3,7 @@
 import logging
 
 from penstock.client.cluster_view import ClusterView, PartitionView
+from penstock.client.telling import warn
 
 _log = logging.getLogger("penstock")
 
@@ -21,7 +22,8 @@ class NearestReplica:
         if self._zone and not self._warned and view.domains:
             self._warned = True
             if not any(self._zone in domains for domains in view.domains.values()):
-                _log.warning(
+                warn(
+                    _log,
                     "penstock: no broker is in a zone or on a host named %r; consumers read from leaders",
                     self._zone,
                 )

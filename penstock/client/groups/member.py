@@ -30,6 +30,7 @@ from penstock.client.groups.offset_commits import CommitRequest, OffsetCommits
 from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import GroupSettings
+from penstock.client.telling import warn
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
@@ -282,7 +283,8 @@ class GroupMember:
         """A member that does not poll processes nothing, whatever its heartbeats say (RL93)."""
         silent = now - self._polled_at >= self.settings.max_poll_interval_ms
         if silent and self.epoch > 0 and not self._polls and not self._leaving:
-            _log.warning(
+            warn(
+                _log,
                 "penstock: group %s: nothing was polled for %.1f s, the max_poll_interval_ms of this consumer: it "
                 "leaves the group, and other members read again what is not committed. Its next poll joins again. "
                 "Do less between polls, take fewer messages at once, or give a longer interval",

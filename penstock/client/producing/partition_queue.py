@@ -68,7 +68,6 @@ class PartitionQueue:
         "_window",
         "append_time",
         "blocked_by",
-        "throttled_ms",
         "buffered_bytes",
         "closed",
         "failures",
@@ -87,6 +86,7 @@ class PartitionQueue:
         "slow_down_ms",
         "slowed_ms",
         "slowed_until",
+        "throttled_ms",
         "topic",
         "topic_id",
     )

@@ -2,6 +2,7 @@
 
 import ast
 import threading
+import time
 import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,7 @@ from tenants.password_line import LIMIT, PasswordLine
 from tests.architecture.house import ROOT
 from tests.control_plane.world import ACTOR, PASSWORD, call
 from tests.waiting import PATIENCE_S, wait_until
+from web.forms.accounts import ResetForm, SignInForm
 
 ATTACKER, OTHER, HONEST = "203.0.113.1", "203.0.113.2", "198.51.100.7"
 
@@ -229,3 +231,13 @@ def test_an_address_that_no_person_has_takes_the_work_of_one_that_has(
         password_line.check_nothing(typed, source="")
         password_line.is_password(typed, hashed, source="")
         assert work == ["made"] * expected + ["checked"] * expected
+
+
+def test_half_a_million_marks_in_a_password_keep_nobody_waiting() -> None:
+    """To normalise them would take minutes, and no other thread of the process would run."""
+    marks = "a" + "\u0301" * 250_000 + "\u0316" * 250_000
+    began = time.monotonic()
+    assert password_line.prepared(marks) == marks
+    for form in (SignInForm({"email": "ann@acme.example", "password": marks}), ResetForm({"new": marks})):
+        assert not form.is_valid()
+    assert time.monotonic() - began < PATIENCE_S / 4

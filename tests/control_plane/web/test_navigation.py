@@ -1,6 +1,7 @@
 """The navigation reaches every page, the palette lists it, and the overview says what changed in words."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from django.db import transaction
@@ -19,7 +20,7 @@ from tenants.roles import Standing
 from tests.control_plane.web.filling import fill
 from tests.control_plane.web.test_pages import signed_in, text_of
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
-from web import changes, navigation
+from web import changes, navigation, topic_list
 from web.urls import urlpatterns
 from web.views.overview import limits_shown
 
@@ -141,5 +142,11 @@ def test_the_list_of_topics_sorts_and_filters_by_its_state(house: House) -> None
     assert names("sort=-partitions") == ["pears", "orders", "apples"]
     assert names("sort=made") == ["orders", "apples", "pears"]
     assert names("state=trouble") == ["apples", "pears"]
-    assert names("state=ok&sort=-lag") == ["orders"]
+    assert names("state=ok") == [], "the brokers do not answer here: what they have not said is not well"
+    assert names("state=unknown&sort=-lag") == ["orders"]
+    assert "say nothing now of 1 more topic:" in text_of(client.get("/t/acme/topics?state=trouble"))
+    known = topic_list.Now(messages=1, per_s=None, lag=0, leaderless=0, behind=0)
+    orders = Topic.objects.get(name="orders")
+    assert topic_list.Row(topic=orders, now=known).state == "ok"
+    assert topic_list.Row(topic=orders, now=replace(known, behind=1)).state == "trouble"
     assert 'aria-sort="descending"' in text_of(client.get("/t/acme/topics?sort=-name"))

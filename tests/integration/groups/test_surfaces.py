@@ -129,6 +129,22 @@ def test_a_slow_loop_stays_a_member_moves_on_and_gives_up_what_it_must(
             step()
 
 
+def test_a_loop_that_is_stopped_ends_with_its_message_and_commits_what_it_is_done_with(
+    cluster: Brokers, surface: Surface
+) -> None:
+    tenant = filled(cluster, f"stopped-{surface.awaited}", partitions=1)
+    with surface.client(cluster, tenant) as client:
+        one = client.consumer("orders", group="stopped")
+        step = stepping(surface, one)
+        assert [step().offset for _ in range(2)] == [0, 1]
+        one.stop()
+        with pytest.raises((StopIteration, StopAsyncIteration)):
+            step()
+        assert surface(one.poll(timeout=None)) == surface(one.poll_batches(timeout=None)) == []
+        surface(one.close())
+        assert surface(client.group("stopped")).offsets == {("orders", 0): 2}
+
+
 def test_what_a_loop_left_is_polled_with_news_and_a_paused_partition_is_not(
     cluster: Brokers, surface: Surface
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -51,6 +52,25 @@ def test_what_is_sent_is_read(brokers: FakeBrokers) -> None:
             (message,) = await consumer.poll(timeout=PATIENCE_S)
         assert message[:3] == receipt[:3]
         assert (message.key, message.value, message.headers) == (b"anna", b"one book", [("shop", b"north")])
+
+    play(brokers, scene)
+
+
+def test_another_thread_and_a_signal_stop_a_poll_that_waits_without_end(brokers: FakeBrokers) -> None:
+    async def scene(client: Client) -> None:
+        for stopped_by in ("thread", "signal"):
+            consumer = client.consumer("orders")
+            assert await consumer.poll(timeout=0.01) == []
+            before = signal.signal(signal.SIGALRM, lambda *_: consumer.stop())  # noqa: B023 -- within its turn
+            try:
+                if stopped_by == "thread":
+                    threading.Timer(0.1, consumer.stop).start()
+                else:
+                    signal.setitimer(signal.ITIMER_REAL, 0.1)
+                assert await consumer.poll(timeout=None) == []
+                assert consumer.stopped
+            finally:
+                signal.signal(signal.SIGALRM, before)
 
     play(brokers, scene)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import Client, Message
+from penstock import Client, Consumer, Message
+from penstock.blocking import runtime
 from penstock.blocking.producer import Producer
 from penstock.records.batch import Buffer
 from penstock.serializers import JSON
 from tests.integration.sdk.fake_brokers import FakeBrokers
+from tests.unit.client.fake_cluster import FakeCluster
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.both_cores
@@ -34,16 +37,17 @@ def client(brokers: FakeBrokers) -> Iterator[Client]:
         yield made
 
 
-Caller = Callable[[Client, Producer[Buffer, Buffer]], object]
+Caller = Callable[[Client, Producer[Buffer, Buffer], Consumer], object]
 CALLS: dict[str, Caller] = {
-    "send": lambda client, producer: producer.send("orders", b"nested", partition=1),
-    "send many": lambda client, producer: producer.send_many("orders", [b"nested"], partition=1),
-    "flush": lambda client, producer: producer.flush(),
-    "close the producer": lambda client, producer: producer.close(),
-    "close the client": lambda client, producer: client.close(),
-    "a new producer": lambda client, producer: client.producer(),
-    "poll": lambda client, producer: client.consumer("orders").poll(),
-    "describe": lambda client, producer: client.topics(),
+    "send": lambda client, producer, consumer: producer.send("orders", b"nested", partition=1),
+    "send many": lambda client, producer, consumer: producer.send_many("orders", [b"nested"], partition=1),
+    "flush": lambda client, producer, consumer: producer.flush(),
+    "close the producer": lambda client, producer, consumer: producer.close(),
+    "close a consumer": lambda client, producer, consumer: consumer.close(),
+    "poll": lambda client, producer, consumer: consumer.poll(),
+    "close the client": lambda client, producer, consumer: client.close(),
+    "a new producer": lambda client, producer, consumer: client.producer(),
+    "describe": lambda client, producer, consumer: client.topics(),
 }
 
 
@@ -53,12 +57,12 @@ def test_a_call_within_a_call_is_refused_at_once_and_the_outer_one_goes_on(clien
 
     def choose(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
         try:
-            CALLS[call](client, producer)
+            CALLS[call](client, producer, consumer)
         except penstock.ConfigurationError as error:
             refused.append(error)
         return 0
 
-    producer = client.producer(partitioner=choose)
+    producer, consumer = client.producer(partitioner=choose), client.consumer("orders")
     producer.send("orders", b"first", partition=0).result(PATIENCE_S)
     began = time.monotonic()
     assert producer.send("orders", b"outer").result(PATIENCE_S).offset == 1
@@ -140,6 +144,48 @@ def test_a_signal_stops_a_poll_that_waits_without_end(
     assert consumer.poll(timeout=None) == []
     assert consumer.stopped
     assert consumer.poll(timeout=None) == []
+
+
+def test_another_thread_stops_a_poll_that_waits_without_end(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "LOOK_S", 3_600.0)
+    consumer = client.consumer("orders")
+    assert consumer.poll(timeout=0.01) == []
+    threading.Timer(0.1, consumer.stop).start()
+    assert consumer.poll(timeout=None) == []
+    assert consumer.stopped
+
+
+def test_a_handler_of_the_log_that_calls_the_client_changes_nothing(
+    brokers: FakeBrokers, client: Client
+) -> None:
+    """What it does fails, and reading goes on where the position was reset."""
+    with client.producer() as producer:
+        producer.send_many("orders", [b"0", b"1", b"2"], partition=0)
+        producer.flush(PATIENCE_S)
+
+        class Sending(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                producer.send("orders", b"log", partition=1)
+
+        def expire(cluster: FakeCluster) -> None:
+            partition = cluster.topics["orders"].partitions[0]
+            partition.log.clear()
+            partition.log_start = partition.next_offset
+
+        handler = Sending()
+        logging.getLogger("penstock").addHandler(handler)
+        try:
+            consumer = client.consumer()
+            consumer.assign([("orders", 0)])
+            brokers.act(expire)
+            consumer.seek("orders", 0, offset=1)
+            assert consumer.poll(timeout=0.3) == []
+            producer.send("orders", b"3", partition=0).result(PATIENCE_S)
+            assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"3"]
+        finally:
+            logging.getLogger("penstock").removeHandler(handler)
 
 
 class _End(BaseException):

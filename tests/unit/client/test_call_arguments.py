@@ -30,6 +30,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "less than none": (lambda: check.message_count("max_messages", -1), "max_messages: -1; 0 or more"),
     "topic": (lambda: check.topic_name(b"orders"), "topic: b'orders' is not a name"),
     "described topic": (lambda: metadata_call((None,)), "topic: None is not a name"),  # type: ignore[arg-type]
+    "topic of no letters": (lambda: check.topic_name("t\ud800"), "topic: .* holds what is no letter"),
+    "group of no letters": (lambda: check.group_name("g\udcff"), "group: .* holds what is no letter"),
     "group": (lambda: next(describe_group(None)), "group: None is not a name"),  # type: ignore[arg-type]
     "deleted group": (lambda: next(delete_group(5)), "group: 5 is not a name"),  # type: ignore[arg-type]
     "partition": (lambda: check.named_partition("orders", "0"), "partition: '0' is not a whole number"),
@@ -90,7 +92,8 @@ def test_what_is_given_wrongly_is_refused_with_what_is_required(case: str) -> No
 def test_what_is_given_rightly_passes(tmp_path: Path) -> None:
     assert check.wait_ms(None) == math.inf
     assert check.wait_ms(None, 3) == 3_000
-    assert check.wait_ms(math.inf) == math.inf
+    assert check.wait_ms(math.inf) == check.wait_ms(10**400) == 4e9
+    assert check.message_count("max_messages", 2**70) == 2**63 - 1
     assert check.wait_ms(0.25) == 250
     assert check.named_partitions("assign", iter([("orders", 0), ["orders", True]])) == [
         ("orders", 0),

@@ -89,7 +89,7 @@
   });
   box.addEventListener("keydown", (event) => {
     const number = list.children.length;
-    if (event.key === "Enter") go(list.children[chosen]);
+    if (event.key === "Enter" && !event.isComposing) go(list.children[chosen]);
     else if (event.key === "ArrowDown" && number) chosen = (chosen + 1) % number;
     else if (event.key === "ArrowUp" && number) chosen = (chosen + number - 1) % number;
     else return;

@@ -261,6 +261,8 @@ def test_a_position_that_is_reset_is_logged_with_what_it_was(caplog: pytest.LogC
     assert record.levelname == "WARNING"
     assert "goes on at the earliest offset" in record.getMessage()
 
+    consumer.seek(position, offset=7)
+    assert values(runner, consumer) == expected(range(7, 12))
     partition.log, partition.next_offset = [(base, batch) for base, batch in partition.log if base < 9], 9
     runner.lose_streams(partition.leader)
     assert values(runner, consumer) == expected(range(6, 9)), (

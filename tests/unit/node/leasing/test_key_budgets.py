@@ -60,6 +60,9 @@ def test_a_spent_budget_says_which_how_much_when_it_clears_and_who_raises_it() -
         "budget 'prod': 10000 of 10000 bytes are used this month; clears at 2026-12-01T00:00:00Z, or once"
         " a person of the tenant who is owner, admin or billing raises it"
     )
+    world.give(replace(BUDGET, amount=5_000))
+    lowered = world.budgets.refusal("orders", 1, 10)
+    assert lowered is not None and "10000 of 5000 bytes are used this month" in lowered.message
     world.give(replace(BUDGET, amount=20_000))
     assert world.budgets.refusal("orders", 1, 10) is None, "a higher amount counts at once"
 
