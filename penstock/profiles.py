@@ -55,24 +55,26 @@ def profile_file(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def profile_in_use(
-    name: str | None, environment: Mapping[str, str] | None = None, *, addressed: bool = False
+    name: str | None, environment: Mapping[str, str] | None = None
 ) -> tuple[str | None, dict[str, Any]]:
     """(name, fields) of the profile that counts: the one of this name, else the one named in the environment, else the
     one that the file says is used, else `default`, else the file's only one, else `dev`. (None, {}) if there is none.
 
-    `addressed`: an address of the service comes from elsewhere, or the environment has one. Then a profile that nothing
-    names is not read: its key is not for that service.
-
     Raises `ConfigurationError` when a named profile or the file cannot be read.
     """
-    environment = os.environ if environment is None else environment
+    chosen, fields, _ = _profile(name, os.environ if environment is None else environment)
+    return chosen, fields
+
+
+def _profile(name: str | None, environment: Mapping[str, str]) -> tuple[str | None, dict[str, Any], bool]:
+    """Also whether nothing names it: it is the only one, or `dev`."""
     wanted = name or environment.get(PROFILE) or None
     path = profile_file(environment)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         if wanted is None:
-            return None, {}
+            return None, {}, False
         raise ConfigurationError(f"profile {wanted!r}: there is no profile file {path}") from None
     except OSError as error:
         raise ConfigurationError(f"profile file {path}: {error.strerror}") from error
@@ -85,34 +87,24 @@ def profile_in_use(
     if wanted is None and isinstance(profiles.get(USED), str):
         wanted = profiles[USED]
     names = [profile for profile, value in profiles.items() if isinstance(value, dict)]
+    if wanted is None and DEFAULT_PROFILE in names:
+        wanted = DEFAULT_PROFILE
+    is_implied = wanted is None
     if wanted is None:
-        addressed = addressed or any(environment.get(variable) for variable in (BOOTSTRAP, API_URL))
-        wanted = _unnamed(names, addressed=addressed)
-        if wanted is None:
-            return None, {}
+        wanted = names[0] if len(names) == 1 else DEV_PROFILE
+        if wanted not in names:
+            return None, {}, False
     fields = profiles.get(wanted)
     if not isinstance(fields, dict):
         raise ConfigurationError(
             f"profile {wanted!r}: not in {path}, which has {', '.join(sorted(names)) or 'none'}"
         )
-    return wanted, fields
+    return wanted, fields, is_implied
 
 
-def _unnamed(names: list[str], *, addressed: bool) -> str | None:
-    if DEFAULT_PROFILE in names:
-        return DEFAULT_PROFILE
-    if addressed:
-        return None
-    if len(names) == 1:
-        return names[0]
-    return DEV_PROFILE if DEV_PROFILE in names else None
-
-
-def read_profile(
-    name: str | None, environment: Mapping[str, str] | None = None, *, addressed: bool = False
-) -> dict[str, Any]:
+def read_profile(name: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The fields of `profile_in_use`. Raises as that does."""
-    return profile_in_use(name, environment, addressed=addressed)[1]
+    return profile_in_use(name, environment)[1]
 
 
 def connection_settings(
@@ -132,7 +124,10 @@ def connection_settings(
     Raises `ConfigurationError`.
     """
     environment = os.environ if environment is None else environment
-    fields = read_profile(profile, environment, addressed=bool(bootstrap or api_url))
+    _, fields, is_implied = _profile(profile, environment)
+    if is_implied and (bootstrap or api_url or environment.get(BOOTSTRAP) or environment.get(API_URL)):
+        # Nothing names the profile, and an address of the service comes from elsewhere: the key may be of another one.
+        fields = {name: value for name, value in fields.items() if name != "api_key"}
     joined = ConnectionSettings(
         bootstrap=_addresses(bootstrap or environment.get(BOOTSTRAP) or fields.get("bootstrap") or ()),
         api_key=_key(api_key) or _key(environment.get(API_KEY)) or _key(fields.get("api_key")),

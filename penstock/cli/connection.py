@@ -23,4 +23,4 @@ def connect(zone: str | None = None) -> "Client":
 
     if current().json:
         logging.getLogger("penstock").addHandler(logging.NullHandler())  # standard error holds JSON alone
-    return Client(profile=chosen_profile(), zone=zone)
+    return Client(profile=current().profile, zone=zone)

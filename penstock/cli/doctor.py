@@ -82,7 +82,7 @@ def _findings(timeout_s: float, *, measured: bool) -> Iterator[Finding]:
         yield checks.wrong("profile", error)
         return
     yield checks.profile(name)
-    finding, settings = checks.settings(name)
+    finding, settings = checks.settings(current().profile)
     yield finding
     if settings is None:
         return
@@ -103,7 +103,7 @@ def _findings(timeout_s: float, *, measured: bool) -> Iterator[Finding]:
         if taken.state is State.OK:
             yield checks.tenants_limits(settings, timeout_s)
     if reachable:
-        with closing(Client(profile=name)) as client:
+        with closing(Client(profile=current().profile)) as client:
             try:
                 brokers, topics = client.brokers(timeout=timeout_s), client.topics(timeout=timeout_s)
             except PenstockError as error:

@@ -23,11 +23,11 @@ class Named:
         """The id of the object with this id or name. Raises `NotFound`, and `InvalidRequest` where several have it."""
         if asked.startswith(self.prefix):
             return asked
-        wanted = asked.lower() if self.name == "email" else asked
+        name = asked.lower() if self.name == "email" else asked
         ids = [
             str(item["id"])
             for item in rest.items(self.path, timeout_s=timeout_s)
-            if item[self.name] == wanted and item.get("revoked_at") is None
+            if item[self.name] == name and item.get("revoked_at") is None
         ]
         if not ids:
             raise NotFound(f"{self.what} {asked!r} does not exist")

@@ -4,7 +4,6 @@ from contextlib import closing
 from typing import Any, NoReturn
 
 from penstock.admin.blocking import Admin
-from penstock.cli.connection import chosen_profile
 from penstock.cli.display import line
 from penstock.cli.dry_run import Foreseen
 from penstock.cli.invocation import current
@@ -21,7 +20,7 @@ def settings(*, brokers: bool = False) -> ConnectionSettings:
 
     Raises `ConfigurationError`.
     """
-    return connection_settings(profile=chosen_profile(), brokers=brokers)
+    return connection_settings(profile=current().profile, brokers=brokers)
 
 
 class ForeseeingClient(RestClient):

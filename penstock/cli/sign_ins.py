@@ -71,7 +71,7 @@ def sign_in_of(profile: Mapping[str, Any]) -> SignIn | None:
 
 
 def readable_sign_in(profile: Mapping[str, Any]) -> SignIn | None:
-    """As `sign_in_of`, and None for one that is not whole: for who replaces or forgets it."""
+    """The sign-in, and None for one that is not whole: commands that replace or forget it need no more."""
     try:
         return sign_in_of(profile)
     except ConfigurationError:

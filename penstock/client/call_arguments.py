@@ -114,7 +114,7 @@ def log_offset(name: str, number: Any) -> int:
 
 
 def _require_text(what: str, name: str) -> None:
-    """What came from undecodable bytes of a command line or a file name cannot be sent."""
+    """Raises `InvalidRequest` for undecodable bytes, as of a command line or a file name: they cannot be sent."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -42,6 +42,7 @@ VOLATILE = {"age_s", "last_used_at", "of_tenant_percent", "replaced_at", "restor
 """What changes between two requests by itself, or with another item that comes."""
 
 NO_LISTS = {
+    "/v1/whoami",
     "/v1/anchors",
     "/v1/cluster",
     "/v1/cluster/features",

@@ -145,8 +145,8 @@ def test_the_list_of_topics_sorts_and_filters_by_its_state(house: House) -> None
     assert names("state=ok") == [], "the brokers do not answer here: what they have not said is not well"
     assert names("state=unknown&sort=-lag") == ["orders"]
     assert "say nothing now of 1 more topic:" in text_of(client.get("/t/acme/topics?state=trouble"))
-    known = topic_list.Now(messages=1, per_s=None, lag=0, leaderless=0, behind=0)
+    now = topic_list.Now(messages=1, per_s=None, lag=0, leaderless=0, behind=0)
     orders = Topic.objects.get(name="orders")
-    assert topic_list.Row(topic=orders, now=known).state == "ok"
-    assert topic_list.Row(topic=orders, now=replace(known, behind=1)).state == "trouble"
+    assert topic_list.Row(topic=orders, now=now).state == "ok"
+    assert topic_list.Row(topic=orders, now=replace(now, behind=1)).state == "trouble"
     assert 'aria-sort="descending"' in text_of(client.get("/t/acme/topics?sort=-name"))

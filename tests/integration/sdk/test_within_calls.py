@@ -160,7 +160,7 @@ def test_another_thread_stops_a_poll_that_waits_without_end(
 def test_a_handler_of_the_log_that_calls_the_client_changes_nothing(
     brokers: FakeBrokers, client: Client
 ) -> None:
-    """What it does fails, and reading goes on where the position was reset."""
+    """Its call fails, and reading goes on where the position was reset."""
     with client.producer() as producer:
         producer.send_many("orders", [b"0", b"1", b"2"], partition=0)
         producer.flush(PATIENCE_S)

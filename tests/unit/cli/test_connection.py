@@ -45,8 +45,14 @@ def test_a_default_profile_goes_before_dev(bare_environment: Path) -> None:
 
 def test_the_environment_goes_before_dev(bare_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bare_environment.write_text(DEV)
+    bare_environment.write_text(DEV + 'api_key = "key-of-dev"\n')
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:3")
-    assert chosen() is None
+    assert chosen() == "dev"
+    with click.Context(click.Command("penstock"), obj=Invocation()):
+        elsewhere = settings(brokers=True)
+        assert (elsewhere.bootstrap, elsewhere.api_key) == (("127.0.0.1:3",), None)
+    with click.Context(click.Command("penstock"), obj=Invocation(profile="dev")):
+        assert settings(brokers=True).api_key == "key-of-dev", "it is named"
     monkeypatch.delenv("PENSTOCK_BOOTSTRAP")
     monkeypatch.setenv("PENSTOCK_PROFILE", "work")
     with pytest.raises(ConfigurationError, match="'work': not in"):
