@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from weakref import WeakSet
+from weakref import ref
 
 from penstock.client.call_arguments import require_function, wait_ms
 from penstock.client.producing.batch import ProducerBatch
@@ -22,7 +22,8 @@ class _Serving(threading.local):
 _serving = _Serving()
 
 
-_locks: WeakSet[threading.RLock] = WeakSet()
+_locks: list[ref[threading.RLock]] = []
+"""Those of all clients. Lists grow, shrink and are copied in one step each, whatever other threads do."""
 
 
 def client_lock() -> threading.RLock:
@@ -30,7 +31,7 @@ def client_lock() -> threading.RLock:
     for without end.
     """
     lock = threading.RLock()
-    _locks.add(lock)
+    _locks.append(ref(lock, _locks.remove))
     return lock
 
 
@@ -95,8 +96,10 @@ def outcomes_missing(batches: Sequence[ProducerBatch], timeout: float | None) ->
     if not pending:
         return 0
     require_outside_callbacks()
-    for lock in list(_locks):
-        require_outside_calls(lock)
+    for reference in list(_locks):
+        lock = reference()
+        if lock is not None:
+            require_outside_calls(lock)
     countdown = _Countdown(len(pending))
     for batch in pending:
         add_done_callback(batch, countdown.count)
