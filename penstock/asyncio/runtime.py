@@ -19,6 +19,7 @@ from penstock.client.core import ClientCore
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import run_callbacks, warn_unacknowledged
 from penstock.client.settings import ConnectionSettings
+from penstock.client.telling import write_lines
 from penstock.contract.errors import Closed, ConfigurationError, PenstockError
 from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
 from penstock.transport.process import used_before_fork, watch_process
@@ -125,8 +126,9 @@ class Runtime:
             raise ConfigurationError("client: belongs to another event loop; make one in each loop")
 
     def signal(self) -> None:
-        """After each use of the core: wake who has work, run what waited for outcomes."""
+        """After each use of the core: wake who has work, run what waited for outcomes, write lines of the log."""
         core = self.core
+        write_lines()
         if core.woken:
             woken, core.woken = core.woken, {}
             for token, at in woken.items():

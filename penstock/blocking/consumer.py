@@ -25,6 +25,7 @@ from penstock.client.groups.member import CLOSE_MS, PROGRESS_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.serialization import MessageDeserializer
 from penstock.client.settings import ConsumerSettings, no_group
+from penstock.client.telling import write_lines
 from penstock.contract.errors import Closed, PenstockError, SerializationFailed, TimedOut
 from penstock.contract.ids import NamedPartition
 from penstock.contract.methods import BEGINNING, END
@@ -150,6 +151,7 @@ class Consumer:
 
     def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._runtime.enter()
+        write_lines()
         if self._core.stopped:
             self._check()
             return []  # before the member takes this for a sign that all handed out before is done

@@ -30,6 +30,7 @@ from penstock.client.core import ClientCore
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import flush_timeout_after, run_callbacks, warn_unacknowledged
 from penstock.client.settings import ConnectionSettings
+from penstock.client.telling import lines_wait, write_lines
 from penstock.contract.errors import Closed, PenstockError
 from penstock.transport.address import require_protected
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
@@ -133,7 +134,7 @@ class Runtime:
                 if stream is not None and at < stream.look_at:
                     stream.wake.notify()
                     stream.look_at = 0.0
-        if self._driver_waits and (core.attention or core.actions or core.completed):
+        if self._driver_waits and (core.attention or core.actions or core.completed or lines_wait()):
             self._driver_wake.notify()
             self._driver_waits = False
         if core.changed:
@@ -176,6 +177,7 @@ class Runtime:
             if isinstance(action, CloseStream):
                 self._end_stream(action)
         run_callbacks(batches)
+        write_lines()
         deadline = time.monotonic() + _GENTLE_S
         for reader in readers:
             if reader is not threading.current_thread():
@@ -245,6 +247,9 @@ class Runtime:
                 for action in actions:
                     self._perform(action)
                 serve_callbacks(batches)
+                if lines_wait():
+                    # By another thread: a handler may wait for what only this one brings.
+                    threading.Thread(target=write_lines, name="penstock-log", daemon=True).start()
         except BaseException as error:
             self._broken(error)
             raise
@@ -255,7 +260,7 @@ class Runtime:
         while not self.closed:
             core.step(now_ms())
             batches = self.signal()
-            if core.actions or batches:
+            if core.actions or batches or lines_wait():
                 actions, core.actions = core.actions, []
                 return actions, batches
             at = core.next_step_at()

@@ -19,7 +19,7 @@ from penstock.records.batch import Buffer
 from penstock.serializers import JSON
 from tests.integration.sdk.fake_brokers import FakeBrokers
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.both_cores
 
@@ -186,6 +186,50 @@ def test_a_handler_of_the_log_that_calls_the_client_changes_nothing(
             assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"3"]
         finally:
             logging.getLogger("penstock").removeHandler(handler)
+
+
+def test_a_handler_of_the_log_that_sends_and_waits_keeps_no_thread_of_the_client(
+    brokers: FakeBrokers, client: Client
+) -> None:
+    """It has its own lock while the client has something to write: neither may wait for the other with its lock."""
+    producer, consumer = client.producer(), client.consumer()
+    producer.send_many("orders", [b"0", b"1", b"2"], partition=0)
+    producer.flush(PATIENCE_S)
+    entered, goes_on = threading.Event(), threading.Event()
+    receipts: list[penstock.Receipt] = []
+
+    class Shipping(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.name == "shop":
+                entered.set()
+                assert goes_on.wait(PATIENCE_S)
+            receipts.append(producer.send("orders", record.name.encode(), partition=1).result(PATIENCE_S))
+
+    def expire(cluster: FakeCluster) -> None:
+        partition = cluster.topics["orders"].partitions[0]
+        partition.log.clear()
+        partition.log_start = partition.next_offset
+
+    handler, loggers = Shipping(), [logging.getLogger(name) for name in ("shop", "penstock")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        shop = threading.Thread(target=loggers[0].warning, args=("sold",), daemon=True)
+        shop.start()
+        assert entered.wait(PATIENCE_S)
+        brokers.act(expire)
+        consumer.assign([("orders", 0)])
+        consumer.seek("orders", 0, offset=1)
+        assert consumer.position("orders", 0) == 1
+        with client.producer() as other:
+            assert other.send("orders", b"meanwhile", partition=2).result(PATIENCE_S).offset == 0
+        goes_on.set()
+        shop.join(PATIENCE_S)
+        assert not shop.is_alive()
+        wait_until("both lines are sent", lambda: len(receipts) == 2)
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 class _End(BaseException):

@@ -16,6 +16,7 @@ from penstock.client.messages import Message
 from penstock.client.producing.batch import ProducerBatch, ReceiptsLedger
 from penstock.client.producing.delivery import BatchDelivery, Receipt
 from penstock.client.producing.producer import ProducerCore
+from penstock.client.telling import write_lines
 from penstock.contract import methods
 from tests.unit.client.fake_cluster import ConsumeSession, FakeCluster, Refused
 
@@ -221,6 +222,7 @@ class Runner:
             if self._core_is_due():
                 self.core.step(self.now)
                 self._planned = max(self.core.next_step_at(), self.now + 0.001)
+            write_lines()
             actions, self.core.actions = self.core.actions, []
             for action in actions:
                 self._perform(action)

@@ -12,6 +12,7 @@ from penstock.client.arguments import consumer_settings
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.malformed import LOG_EVERY_MS, SkipLog
+from penstock.client.telling import write_lines
 from penstock.contract import errors
 from penstock.records import parse
 from penstock.records.batch import placed
@@ -199,6 +200,7 @@ def test_the_log_hears_of_a_flood_once_in_a_while_and_how_many_it_was(
         log.note(one, 1_000.0 + ms)
     log.note(other, 1_100.0)
     log.note(one, 1_000.0 + LOG_EVERY_MS)
+    write_lines()
     assert log.messages == 2 * 102
     assert len(caplog.messages) == 3
     assert caplog.messages[2].endswith("99 more of this partition were skipped since the last such line.")

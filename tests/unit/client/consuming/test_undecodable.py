@@ -13,6 +13,7 @@ from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.malformed import LOG_EVERY_MS, SkipLog
 from penstock.client.serialization import message_deserializer
+from penstock.client.telling import write_lines
 from penstock.contract.errors import ConfigurationError, NotFound, SerializationFailed
 from penstock.serializers import JSON
 from tests.unit.client.groups.members import Member, Service
@@ -238,6 +239,7 @@ def test_a_line_of_a_malformed_batch_silences_none_of_an_undecodable_message(
         for ms in range(4):
             log.note_undecodable(error, 1_001.0 + ms)
         log.note_undecodable(error, 1_001.0 + LOG_EVERY_MS)
+        write_lines()
     assert [record.name for record in caplog.records] == [
         "penstock.malformed",
         "penstock.undecodable",
@@ -255,6 +257,7 @@ def test_skipped_messages_have_a_line_in_the_log_now_and_then(caplog: pytest.Log
         while gathered(hands) or hands.found_undecodable is not None:
             if hands.found_undecodable is not None:
                 skip(runner, consumer, hands)
+        write_lines()
     (line,) = caplog.messages
     assert line.startswith("penstock: skipped a message that cannot be decoded: orders-0: at offset 1: ")
     assert consumer.skipping.messages == 2
