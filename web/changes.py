@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
-
 from control_plane.audit import queries
 from control_plane.audit.actor import ActorKind
 from control_plane.audit.models import AuditEntry
@@ -14,6 +12,8 @@ from web.broker_access import KEY_NAME
 
 LOOKED_AT_MAX = 2_000
 """Entries of the log from its end on: what was last changed before them is not news."""
+_ENTRIES = 50
+"""So many are read for each change that is shown: keys of the console come and go between them."""
 _HOUSEKEEPING = ("reassert", "adopt", "unknown_objects", "threshold")
 """Verbs of entries that the service writes when nothing was changed by a person or a program."""
 _THINGS = {
@@ -96,14 +96,16 @@ def newest(tenant: str, emails: Mapping[str, str], most: int) -> list[Change]:
         .filter(sequence__gt=sequence - LOOKED_AT_MAX, outcome=DONE)
         .exclude(after__has_key=SUMMARY)
         .exclude(object_kind__in=("sign_in", "partition"))
-        # The console's own keys are made and revoked all the time.
-        .exclude(Q(object_kind="key") & (Q(after__name=KEY_NAME) | Q(before__name=KEY_NAME)))
-        .order_by("-sequence")[: 5 * most]
+        .order_by("-sequence")[: _ENTRIES * most]
     )
     return [change_of(entry, emails) for entry in entries if _is_news(entry)][:most]
 
 
 def _is_news(entry: AuditEntry) -> bool:
+    """The console's own keys are made and revoked all the time."""
+    names = (entry.after.get("name"), entry.before.get("name"))
+    if entry.object_kind == "key" and KEY_NAME in names:
+        return False
     return entry.action.partition(".")[2] not in _HOUSEKEEPING
 
 

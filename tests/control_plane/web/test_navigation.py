@@ -105,6 +105,20 @@ def test_what_changed_names_changes_in_words_and_no_reads(house: House) -> None:
         ("budget", "monthly", "made", "the service"),
         ("topic", "orders", "made", "the service"),
     ]
+    entries = [
+        audit.Entry(action="key.create", object_id="key_1", after={"name": "till"}),
+        audit.Entry(action="topic.delete", object_id="top_1", before={"name": "console"}),
+        *[
+            audit.Entry(action="key.create", object_id=f"key_{n}", after={"name": "console"})
+            for n in range(2, 40)
+        ],
+    ]
+    with transaction.atomic():
+        audit.record_all(system("test"), tenant=tenant, entries=entries)
+    assert [(change.thing, change.name) for change in changes.newest(tenant, {}, 2)] == [
+        ("topic", "console"),
+        ("key", "till"),
+    ], "the console's own keys are no news, and nothing else of that name is hidden"
     shown = text_of(signed_in(house).get("/t/acme"))
     assert "bud_1" not in shown
     assert "key.read" not in shown
