@@ -14,6 +14,7 @@ from penstock.cli.invocation import Command, current
 from penstock.cli.invoice import total
 from penstock.cli.output import print_json, progress, say
 from penstock.cli.rest import rest_client
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import InvalidRequest, NotFound, PenstockError, TimedOut
 from penstock.rest.client import RestClient
 
@@ -23,7 +24,7 @@ _POLL_S = 0.25
 
 @click.command("bill", cls=Command, examples=["penstock dev bill", "penstock dev bill --timeout 600"])
 @data_option
-@click.option("--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds to wait for it.")
+@click.option("--timeout", type=SECONDS, default=TIMEOUT_S, show_default=True, help="Seconds to wait for it.")
 def bill(data: Path | None, timeout: float) -> None:
     """End the billing period of the profile's tenant now, and wait for its invoice.
 

@@ -26,6 +26,7 @@ from local.status import BrokerStatus, ClusterStatus, look
 from local.supervision import WATCH_S, Supervisor
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import Bar, print_json, print_table, progress, say
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import PenstockError
 from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
 from penstock.profiles import PROFILE_FILE, profile_file
@@ -129,7 +130,7 @@ def status(data: Path | None) -> None:
 
 @dev.command("down", examples=["penstock dev down"])
 @data_option
-@click.option("--timeout", type=float, default=DRAIN_S, show_default=True, help="Seconds before SIGKILL.")
+@click.option("--timeout", type=SECONDS, default=DRAIN_S, show_default=True, help="Seconds before SIGKILL.")
 def down(data: Path | None, timeout: float) -> None:
     """Stop everything. The data stays; `dev up` goes on from there."""
     service = DevService(directory_of(data))
@@ -163,7 +164,7 @@ def broker_kill(number: int, data: Path | None) -> None:
 @broker.command("stop", examples=["penstock dev broker stop 2"])
 @click.argument("number", metavar="ID", type=int)
 @data_option
-@click.option("--timeout", type=float, default=DRAIN_S, show_default=True, help="Seconds to wait for it.")
+@click.option("--timeout", type=SECONDS, default=DRAIN_S, show_default=True, help="Seconds to wait for it.")
 def broker_stop(number: int, data: Path | None, timeout: float) -> None:
     """Drain a broker and end it: leaders move away first (SIGTERM)."""
     with progress(f"Draining broker {number}"):

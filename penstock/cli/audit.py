@@ -14,6 +14,7 @@ from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import rest_client
+from penstock.cli.waits import SECONDS
 from penstock.contract.document_fields import SHA256_HEX
 from penstock.contract.errors import ConfigurationError, Forbidden, InternalError, InvalidRequest, NotFound
 from penstock.private_file import write_private
@@ -108,7 +109,7 @@ def audit() -> None:
 @expecting
 @noting
 @click.option(
-    "--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for each answer."
+    "--timeout", type=SECONDS, default=15.0, show_default=True, help="Seconds to wait for each answer."
 )
 @click.pass_context
 def audit_verify(

@@ -11,6 +11,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.quantities import read_micro
+from penstock.cli.waits import SECONDS
 from penstock.rest.client import segment
 
 _HOUR_S = 3_600
@@ -23,7 +24,9 @@ def billing() -> None:
 
 @billing.command("drafts", examples=["penstock billing drafts --token-file operator.token"])
 @token_option
-@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option(
+    "--timeout", type=SECONDS, default=30.0, show_default=True, help="Seconds to wait for an answer."
+)
 def billing_drafts(token_file: Path | None, timeout: float) -> None:
     """List every invoice that is still a draft, with the reasons and the next steps.
 
@@ -79,7 +82,7 @@ def billing_drafts(token_file: Path | None, timeout: float) -> None:
 @click.option("--reason", default="", help="Why it is waived, for the audit log; required with --waive.")
 @token_option
 @click.option(
-    "--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=120.0, show_default=True, help="Seconds to wait for an answer."
 )
 def billing_finalize(
     cut: str, waive: tuple[str, ...], reason: str, token_file: Path | None, timeout: float
@@ -129,7 +132,9 @@ def billing_finalize(
     help="What you call it. The same one again for the invoice credits nothing more. Without it the reason stands in.",
 )
 @token_option
-@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option(
+    "--timeout", type=SECONDS, default=30.0, show_default=True, help="Seconds to wait for an answer."
+)
 def billing_credit(
     invoice: str,
     amount: str | None,

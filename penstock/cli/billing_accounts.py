@@ -8,6 +8,7 @@ from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import rest_client
+from penstock.cli.waits import SECONDS
 
 _ADDRESS = "/v1/billing-account/address"
 _TAXED = {
@@ -16,7 +17,7 @@ _TAXED = {
     "stripe_tax": "as Stripe Tax states it",
 }
 _timeout = click.option(
-    "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=30.0, show_default=True, help="Seconds to wait for an answer."
 )
 
 

@@ -17,6 +17,7 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import Bar, print_json, print_row, progress, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, read_position
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import OffsetOutOfRange, TimedOut
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ _POLL_MESSAGES = 5_000
 )
 @click.option(
     "--timeout",
-    type=float,
+    type=SECONDS,
     default=30.0,
     show_default=True,
     help="Seconds without a message that must be there.",

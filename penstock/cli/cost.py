@@ -10,6 +10,7 @@ from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.price_books import found_book, print_comparison
 from penstock.cli.rest import rest_client
+from penstock.cli.waits import SECONDS
 
 _BASES = {
     "weekdays": "weekdays",
@@ -17,7 +18,7 @@ _BASES = {
     "run_rate": "too little history: the mean day so far",
 }
 _timeout = click.option(
-    "--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=15.0, show_default=True, help="Seconds to wait for an answer."
 )
 
 

@@ -10,6 +10,7 @@ from penstock.cli.invocation import Command, current
 from penstock.cli.invoice import money
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import rest_client
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import PAGE_ITEMS_MAX
 from penstock.rest.client import segment
@@ -17,7 +18,7 @@ from penstock.rules.cost_rows import as_csv, dimensions
 
 _ADDRESS = "/v1/costs"
 _timeout = click.option(
-    "--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=60.0, show_default=True, help="Seconds to wait for an answer."
 )
 _NONE = {
     "principal": "(no principal)", "topic": "(no topic)", "group": "(no group)", "meter": "(no meter)",

@@ -13,6 +13,7 @@ from penstock.cli.invoice import moment
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import rest_client
 from penstock.cli.terms import points_text
+from penstock.cli.waits import SECONDS
 from penstock.contract.resources import COUPONS
 from penstock.rest.client import segment
 from penstock.rules.rating import grouped_amount
@@ -29,7 +30,7 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "reason": lambda coupon: coupon["reason"],
 }
 _timeout = click.option(
-    "--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=15.0, show_default=True, help="Seconds to wait for an answer."
 )
 
 

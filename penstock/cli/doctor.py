@@ -16,6 +16,7 @@ from penstock.cli.doctor_writes import writes
 from penstock.cli.exit_codes import ExitCode, exit_code
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_row
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import ConfigurationError, PenstockError
 
 _COLOURS = {State.OK: "green", State.DOUBTFUL: "yellow", State.WRONG: "red", State.SKIPPED: "bright_black"}
@@ -28,7 +29,7 @@ _COLOURS = {State.OK: "green", State.DOUBTFUL: "yellow", State.WRONG: "red", Sta
     examples=["penstock doctor", "penstock doctor --slow", "penstock --profile staging doctor --json"],
 )
 @click.option(
-    "--timeout", type=float, default=5.0, show_default=True, help="Seconds to wait for each answer."
+    "--timeout", type=SECONDS, default=5.0, show_default=True, help="Seconds to wait for each answer."
 )
 @click.option(
     "--slow",

@@ -14,6 +14,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position, wall_ms
 from penstock.cli.rest import why_none
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 10.0
 _NONE_YET = "No groups yet. The first consumer of a group makes it: penstock consume orders --group billing"
 _timeout = click.option(
-    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
 
 

@@ -10,6 +10,7 @@ from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Command, Group, current
 from penstock.cli.invoice import moment
 from penstock.cli.output import print_json, print_table, say
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import PAGE_ITEMS_MAX
 from penstock.rest.client import segment
@@ -18,7 +19,7 @@ from penstock.rules.rating import grouped_amount
 
 _IMPORTS = "/v1/billing/cost-imports"
 _timeout = click.option(
-    "--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=60.0, show_default=True, help="Seconds to wait for an answer."
 )
 
 

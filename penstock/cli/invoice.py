@@ -16,6 +16,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.printed import invoice_pdf
 from penstock.cli.rest import patient_client
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.private_file import write_private
 from penstock.rest.client import segment
@@ -43,7 +44,7 @@ def rows_of_csv(text: str) -> list[dict[str, str]]:
 
 @invoice.command("list", examples=["penstock invoice list"])
 @click.option(
-    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def invoice_list(timeout: float) -> None:
     """List the tenant's invoices, oldest first."""
@@ -84,7 +85,7 @@ def invoice_list(timeout: float) -> None:
     "--open", "opened", is_flag=True, help="Open the lines: topic, partition, day and offsets of each."
 )
 @click.option(
-    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
     """Show one invoice with its lines."""
@@ -147,7 +148,7 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
 @click.option("--from", "first", type=_DAY, help="What was issued from this day (UTC) on.")
 @click.option("--to", "end", type=_DAY, help="What was issued before this day (UTC).")
 @click.option(
-    "--timeout", type=float, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def invoice_focus(
     invoice_id: str | None, first: datetime | None, end: datetime | None, timeout: float
@@ -185,7 +186,7 @@ def invoice_focus(
     help="Read the messages as well, with your key; the bundle holds them and is as large as they are.",
 )
 @click.option(
-    "--timeout", type=float, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def invoice_evidence(invoice_id: str, file: Path, force: bool, with_log: bool, timeout: float) -> None:
     """Write FILE: everything that `penstock verify-invoice --bundle FILE` needs to prove the invoice without any
@@ -214,7 +215,7 @@ def invoice_evidence(invoice_id: str, file: Path, force: bool, with_log: bool, t
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @click.option(
-    "--timeout", type=float, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def invoice_anchor(file: Path, force: bool, timeout: float) -> None:
     """Write FILE: sequence and hash of the newest entry of your billing chain, with what it is of.

@@ -9,6 +9,7 @@ import click
 from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_part, print_table
+from penstock.cli.waits import SECONDS
 from penstock.rules.rating import grouped_amount
 
 _COLUMNS = [
@@ -34,7 +35,9 @@ _PAGE = 1_000
 )
 @click.option("--topics", "tenant", metavar="TENANT", help="The topics of one tenant instead, by its id.")
 @token_option
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option(
+    "--timeout", type=SECONDS, default=60.0, show_default=True, help="Seconds to wait for an answer."
+)
 def margins(
     month: str, currency: str, idle: str, tenant: str | None, token_file: Path | None, timeout: float
 ) -> None:

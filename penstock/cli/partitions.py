@@ -10,11 +10,12 @@ from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
+from penstock.cli.waits import SECONDS
 from penstock.rules.timestamps import moment_of
 
 _LOSSES = "/v1/cluster/losses"
 _timeout = click.option(
-    "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=30.0, show_default=True, help="Seconds to wait for an answer."
 )
 _yes = click.option("--yes", is_flag=True, help="Accept the loss without being asked.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be lost.")

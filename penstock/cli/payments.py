@@ -11,11 +11,12 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import rest_client
+from penstock.cli.waits import SECONDS
 from penstock.rest.client import segment
 
 _STATES = ("open", "past_due", "paid", "uncollectible", "void")
 _timeout_option = click.option(
-    "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=30.0, show_default=True, help="Seconds to wait for an answer."
 )
 
 
@@ -210,7 +211,7 @@ def payment_method(page: str | None, timeout: float) -> None:
 @click.option("--now", is_flag=True, help="Compare now; else show the last report.")
 @token_option
 @click.option(
-    "--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=120.0, show_default=True, help="Seconds to wait for an answer."
 )
 def payment_reconciliation(now: bool, token_file: Path | None, timeout: float) -> None:
     """Show each difference between what is owed and paid here and at Stripe."""

@@ -10,6 +10,7 @@ from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Command, Group, current
 from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_fact, print_json, print_table, say
+from penstock.cli.waits import SECONDS
 from penstock.contract import strict_json
 from penstock.contract.errors import ConfigurationError, NotFound
 from penstock.rest.client import segment
@@ -19,7 +20,7 @@ _ADDRESS = "/v1/price-books"
 HASH_DIGITS_MIN = 6
 """Of a hash that names a price book."""
 _timeout = click.option(
-    "--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=15.0, show_default=True, help="Seconds to wait for an answer."
 )
 
 
@@ -293,7 +294,7 @@ def print_comparison(period: dict[str, Any], title: str) -> None:
 @click.argument("book", metavar="BOOK")
 @token_option
 @click.option(
-    "--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=120.0, show_default=True, help="Seconds to wait for an answer."
 )
 def price_book_what_if(book: str, token_file: Path | None, timeout: float) -> None:
     """Show what each tenant's last invoiced period would have cost by a published book, with the tenant's own terms.

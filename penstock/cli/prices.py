@@ -10,6 +10,7 @@ from penstock.cli.output import print_fact, print_json, print_part
 from penstock.cli.price_books import monthly_texts, price_text_of
 from penstock.cli.rest import rest_client
 from penstock.cli.terms import term_rows
+from penstock.cli.waits import SECONDS
 
 
 @click.command(
@@ -18,7 +19,9 @@ from penstock.cli.terms import term_rows
     short_help="Prices of the running period, and its cost so far.",
     examples=["penstock prices", "penstock prices --json"],
 )
-@click.option("--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option(
+    "--timeout", type=SECONDS, default=15.0, show_default=True, help="Seconds to wait for an answer."
+)
 def prices(timeout: float) -> None:
     """Show the prices that the tenant has in its running period, its discounts, credit and tax, and the cost so far.
 

@@ -8,6 +8,7 @@ from penstock.cli.display import byte_text
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, say
 from penstock.cli.rest import patient_client
+from penstock.cli.waits import SECONDS
 from penstock.cli.whole_files import whole_file
 from penstock.rest.client import segment
 
@@ -23,7 +24,9 @@ _CREDIT_NOTE = "cn_"
 @click.argument("document", metavar="DOCUMENT")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option(
+    "--timeout", type=SECONDS, default=60.0, show_default=True, help="Seconds to wait for an answer."
+)
 def invoice_pdf(document: str, file: Path, force: bool, timeout: float) -> None:
     """Write FILE: the issued invoice inv_... or the credit note cn_... as PDF."""
     if file.exists() and not force:

@@ -18,6 +18,7 @@ from penstock.cli.display import counted, moment, text
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import Bar, print_json, progress, say
 from penstock.cli.sources import Item
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import Belief, PenstockError
 
 if TYPE_CHECKING:
@@ -66,7 +67,11 @@ _BAR_EVERY = 256
     show_default=True,
 )
 @click.option(
-    "--timeout", type=float, default=30.0, show_default=True, help="Seconds until a message counts as failed."
+    "--timeout",
+    type=SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Seconds until a message counts as failed.",
 )
 @click.option(
     "--receipts/--summary", default=None, help="Print each receipt, or only the sum (default for lines)."

@@ -14,6 +14,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import patient_client
+from penstock.cli.waits import SECONDS
 from penstock.rest.client import segment
 from penstock.rules.allocation import month_of
 from penstock.rules.service_levels import WHOLE, percent
@@ -24,7 +25,7 @@ _DOCUMENT_S = 120.0
 _EXCLUSIONS = "/v1/billing/sla-exclusions"
 _WORST_SHOWN = 10
 _timeout = click.option(
-    "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=30.0, show_default=True, help="Seconds to wait for an answer."
 )
 
 

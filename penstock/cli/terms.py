@@ -11,11 +11,12 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.price_books import read_json, terms_path
+from penstock.cli.waits import SECONDS
 from penstock.rules.rating import grouped_amount
 from penstock.rules.timestamps import moment_of
 
 _timeout = click.option(
-    "--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=15.0, show_default=True, help="Seconds to wait for an answer."
 )
 PARTS = ("discounts", "credits", "tax")
 

@@ -17,6 +17,7 @@ from penstock.cli.invocation import current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.quantities import Duration, Size
 from penstock.cli.rest import admin_client
+from penstock.cli.waits import SECONDS
 from penstock.contract import limits
 from penstock.contract.topic_settings import FIXED, Durability, RetentionBasis, TimestampType, TopicSettings
 
@@ -37,7 +38,7 @@ _KEYS_MOVE = (
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
 timeout_option = click.option(
-    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
 
 

@@ -7,6 +7,7 @@ import click
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table
+from penstock.cli.waits import SECONDS
 from penstock.client.record_safety import PartitionDurability
 from penstock.rules.timestamps import moment_of
 
@@ -20,7 +21,7 @@ _TIMEOUT_S = 10.0
 )
 @click.argument("name")
 @click.option(
-    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def topic_durability(name: str, timeout: float) -> None:
     """Show up to where a topic's copies were read back from the disks, and when."""

@@ -6,6 +6,7 @@ from penstock.cli.confirmation import must_agree
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress
+from penstock.cli.waits import SECONDS
 from penstock.client.record_safety import END
 
 _TIMEOUT_S = 30.0
@@ -25,7 +26,7 @@ _TIMEOUT_S = 30.0
 @click.option("--all", "everything", is_flag=True, help="All messages that are committed now go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait until it is done."
+    "--timeout", type=SECONDS, default=_TIMEOUT_S, show_default=True, help="Seconds to wait until it is done."
 )
 def topic_delete_records(
     name: str, partition: int | None, before_offset: int | None, everything: bool, yes: bool, timeout: float

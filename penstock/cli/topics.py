@@ -21,6 +21,7 @@ from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, 
 from penstock.cli.topic_durability import topic_durability
 from penstock.cli.topic_hot_keys import topic_hot_keys
 from penstock.cli.topic_records import topic_delete_records
+from penstock.cli.waits import SECONDS
 from penstock.contract.errors import NotFound
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ topic.add_command(topic_hot_keys)
 
 @topic.command("list", examples=["penstock topic list"])
 @click.option(
-    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def topic_list(timeout: float) -> None:
     """List the topics that the key may see."""
@@ -76,7 +77,7 @@ def topic_list(timeout: float) -> None:
 @click.argument("name")
 @click.option("--offsets", is_flag=True, help="Ask the leaders for the first and the next offset as well.")
 @click.option(
-    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=SECONDS, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def topic_describe(name: str, offsets: bool, timeout: float) -> None:
     """Show settings, leaders and in-sync replicas of one topic."""

@@ -9,6 +9,7 @@ import click
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import rest_client
+from penstock.cli.waits import SECONDS
 from penstock.contract.limits import PAGE_ITEMS_MAX
 from penstock.rules.meters import (
     BYTES_OTHER_ZONE,
@@ -103,7 +104,9 @@ _MOMENT = click.DateTime(formats=_TIME_FORMATS)
 @click.option(
     "--to", "end", type=_MOMENT, metavar="TIME", help="Day after the last (UTC), or a time as --from."
 )
-@click.option("--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option(
+    "--timeout", type=SECONDS, default=15.0, show_default=True, help="Seconds to wait for an answer."
+)
 def usage(by: str, shown: str, first: datetime | None, end: datetime | None, timeout: float) -> None:
     """Show messages and bytes produced and delivered, or other usage. What is shown is what is billed.
 

@@ -18,6 +18,7 @@ from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import patient_client, settings
 from penstock.cli.rest_documents import RestDocuments
+from penstock.cli.waits import SECONDS
 from penstock.contract.anchor_documents import DOCUMENT_BYTES_MAX, is_day
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import profile_file
@@ -96,7 +97,11 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
     help=f"Where this machine notes what it has verified (default {FILE} beside the profiles).",
 )
 @click.option(
-    "--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for brokers at each read."
+    "--timeout",
+    type=SECONDS,
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for brokers at each read.",
 )
 @click.pass_context
 def verify_invoice(
