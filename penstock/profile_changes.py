@@ -1,9 +1,11 @@
 """Changes of the profile file: one table or one line is replaced, every other line stays as it was."""
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +104,11 @@ def change_file(file: Path, change: Callable[[str], str]) -> None:
     """
     whole = file.resolve()
     whole.parent.mkdir(parents=True, exist_ok=True)
-    with open(whole.with_name(f".{whole.name}.lock"), "w") as turn:
+    flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+    with open(os.open(whole.with_name(f".{whole.name}.lock"), flags, 0o600), "rb") as turn:
         if fcntl is not None:
-            fcntl.flock(turn, fcntl.LOCK_EX)
+            with suppress(OSError):  # as file systems of a network may not lock
+                fcntl.flock(turn, fcntl.LOCK_EX)
         text = whole.read_text(encoding="utf-8-sig") if whole.exists() else ""
         fresh = change(text)
         if fresh != text:

@@ -125,9 +125,10 @@ def connection_settings(
     """
     environment = os.environ if environment is None else environment
     _, fields, is_implied = _profile(profile, environment)
-    if is_implied and (bootstrap or api_url or environment.get(BOOTSTRAP) or environment.get(API_URL)):
-        # Nothing names the profile, and an address of the service comes from elsewhere: the key may be of another one.
-        fields = {name: value for name, value in fields.items() if name != "api_key"}
+    url = str(api_url or environment.get(API_URL) or "").rstrip("/")
+    elsewhere = bool(url) and url != str(fields.get("api_url") or "").rstrip("/")
+    if is_implied and (elsewhere or bootstrap or environment.get(BOOTSTRAP)):
+        fields = {}  # nothing names the profile, and the service is another one: nothing of it is for that
     joined = ConnectionSettings(
         bootstrap=_addresses(bootstrap or environment.get(BOOTSTRAP) or fields.get("bootstrap") or ()),
         api_key=_key(api_key) or _key(environment.get(API_KEY)) or _key(fields.get("api_key")),

@@ -39,6 +39,8 @@ class Row:
 
     topic: Topic
     now: Now | None
+    is_asked: bool = True
+    """False where the brokers said nothing of any topic: then its state is what the service knows."""
 
     @property
     def needs_attention(self) -> bool:
@@ -50,7 +52,9 @@ class Row:
     @property
     def state(self) -> str:
         """Its key in STATES. A topic of which the brokers say nothing is neither ready nor in trouble."""
-        return "trouble" if self.needs_attention else "unknown" if self.now is None else "ok"
+        return (
+            "trouble" if self.needs_attention else "unknown" if self.now is None and self.is_asked else "ok"
+        )
 
 
 def _known(row: Row, value: Callable[[Now], float | None]) -> float:
@@ -82,7 +86,7 @@ def shown(request: HttpRequest, access: TenantAccess, now: dict[str, Now]) -> di
     topics = queries.topics(access.tenant).order_by("name")
     if text:
         topics = topics.filter(name__icontains=text)
-    rows = [Row(topic=topic, now=now.get(topic.topic_id)) for topic in topics]
+    rows = [Row(topic=topic, now=now.get(topic.topic_id), is_asked=bool(now)) for topic in topics]
     unknown = sum(row.state == "unknown" for row in rows)
     if state:
         rows = [row for row in rows if row.state == state]
@@ -92,6 +96,7 @@ def shown(request: HttpRequest, access: TenantAccess, now: dict[str, Now]) -> di
         "q": text,
         "state": state,
         "unknown": unknown if state in ("trouble", "ok") else 0,
+        "is_unasked": bool(state) and not now,
         "states": [*STATES.items()],
         "columns": {name: _column(request, name, by, is_falling) for name in SORTS},
         "copies_possible": queries.copies_possible(),

@@ -30,7 +30,7 @@ from penstock.client.core import ClientCore
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import flush_timeout_after, run_callbacks, warn_unacknowledged
 from penstock.client.settings import ConnectionSettings
-from penstock.client.telling import lines_wait, write_lines
+from penstock.client.telling import forget_lines, lines_wait, warn, write_lines
 from penstock.contract.errors import Closed, PenstockError
 from penstock.transport.address import require_protected
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
@@ -49,6 +49,35 @@ LOOK_S = 0.5
 
 def now_ms() -> float:
     return time.monotonic() * 1000
+
+
+_writing = threading.Lock()
+"""Taken while a thread writes lines of the log."""
+
+
+def _write_soon() -> None:
+    """By a thread of its own, one in the process: a handler may wait for what only the driver brings."""
+    if _writing.acquire(blocking=False):
+        try:
+            threading.Thread(target=_write_all, name="penstock-log", daemon=True).start()
+        except RuntimeError:  # no thread can start any more; the next poll or close writes
+            _writing.release()
+
+
+def _write_all() -> None:
+    try:
+        write_lines()
+    finally:
+        _writing.release()
+    if lines_wait():  # what came behind the last look, while this thread was still the one that writes
+        _write_soon()
+
+
+def _forget_writer() -> None:
+    """In a forked child."""
+    global _writing
+    _writing = threading.Lock()
+    forget_lines()
 
 
 class _Stream:
@@ -228,6 +257,7 @@ class Runtime:
     def after_fork(self) -> None:
         """In a child process. Of what was used, threads and connections are the parent's, and so are locks."""
         self._random.seed()  # or all children would draw the same
+        _forget_writer()
         free = not is_within_call(self.lock) and self.lock.acquire(blocking=False)
         if free:
             self.lock.release()
@@ -248,8 +278,7 @@ class Runtime:
                     self._perform(action)
                 serve_callbacks(batches)
                 if lines_wait():
-                    # By another thread: a handler may wait for what only this one brings.
-                    threading.Thread(target=write_lines, name="penstock-log", daemon=True).start()
+                    _write_soon()
         except BaseException as error:
             self._broken(error)
             raise
@@ -260,7 +289,7 @@ class Runtime:
         while not self.closed:
             core.step(now_ms())
             batches = self.signal()
-            if core.actions or batches or lines_wait():
+            if core.actions or batches or (lines_wait() and not _writing.locked()):
                 actions, core.actions = core.actions, []
                 return actions, batches
             at = core.next_step_at()
@@ -429,10 +458,11 @@ class Runtime:
             try:
                 self.core.close(now_ms())
                 batches = self.signal()
-            except Exception:  # callers wait all the same
-                _log.exception("penstock: the client that stops cannot end its streams in order")
+            except Exception as fault:  # callers wait all the same
+                warn(_log, "penstock: the client that stops cannot end its streams in order: %r", fault)
             self.let_look_again()
         serve_callbacks(batches)
+        write_lines()
 
     def _request_id(self) -> str:
         return self._random.randbytes(REQUEST_ID_BYTES).hex()

@@ -27,14 +27,24 @@ from penstock.cli.topic_changes import timeout_option
 from penstock.contract.errors import (
     AlreadyExists,
     Forbidden,
+    InUse,
     InvalidRequest,
     LimitExceeded,
     NotFound,
     PenstockError,
+    PreconditionFailed,
 )
 from penstock.rest.client import RestClient, segment
 
-_REFUSALS = (AlreadyExists, Forbidden, InvalidRequest, LimitExceeded, NotFound)
+_REFUSALS = (
+    AlreadyExists,
+    Forbidden,
+    InUse,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PreconditionFailed,
+)
 DIFFERENT = 2
 """What `penstock diff` ends with where something differs; 1 is an error of any kind."""
 
@@ -169,7 +179,7 @@ def apply(
             changes = difference(
                 wanted, present, prune=prune, prune_topics=prune_topics, prune_keys=prune_keys
             )
-            must_be_able(rest, changes, present, own_key(), timeout)
+            must_be_able(rest, changes, present, present.own_key, timeout)
         if dry_run:
             _foresee(changes)
             return
@@ -203,7 +213,7 @@ def _refusal(
 ) -> PenstockError | None:
     """What `penstock apply` would end with before its first change, or why that is not known; None: it would begin."""
     try:
-        must_be_able(rest, changes, present, own_key(), timeout)
+        must_be_able(rest, changes, present, present.own_key, timeout)
     except PenstockError as error:
         return error
     return None
@@ -260,7 +270,7 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
         acls=listed("/v1/acls") if wanted.acls is not None else (),
         quotas=rest.get("/v1/quotas", timeout_s=timeout) if wanted.quotas is not None else None,
         keys=tuple(one for one in listed("/v1/keys") if _is_valid(one, now)) if has_keys else (),
-        own_key=own_key(),
+        own_key="" if wanted.quotas is not None and wanted == Declared(quotas=wanted.quotas) else own_key(),
         webhooks=listed("/v1/webhooks") if wanted.webhooks is not None else (),
         budgets=listed("/v1/budgets") if wanted.budgets is not None else (),
         account_limits=listed("/v1/service-account-limits") if has_limits else (),

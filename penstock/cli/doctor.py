@@ -115,7 +115,7 @@ def _findings(timeout_s: float, *, measured: bool) -> Iterator[Finding]:
             if reached.state is State.OK:
                 yield checks.access_list(settings, len(topics), timeout_s)
             unreached = sum(listener.state is State.WRONG for listener in listeners)
-            yield from answering(answered, unreached, topics)
+            yield from answering(answered, len(listeners), unreached, topics)
             silent = {answer.broker for answer in answered if answer.error is not None}
             there = [broker for broker in brokers if broker.broker not in silent]
             yield from writes(settings, there, topics, timeout_s)

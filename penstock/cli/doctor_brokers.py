@@ -13,7 +13,6 @@ from penstock.cli.display import counted
 from penstock.cli.doctor_checks import Finding, doubtful, well, wrong
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import BrokerUnavailable, PenstockError
-from penstock.contract.limits import REPLICATION_DEFAULT
 
 if TYPE_CHECKING:
     from penstock import BrokerDescription, TopicDescription
@@ -61,19 +60,20 @@ def asked_each(
 
 
 def answering(
-    answered: Sequence[Answered], unreached: int, topics: Sequence[TopicDescription]
+    answered: Sequence[Answered], bootstrap: int, unreached: int, topics: Sequence[TopicDescription]
 ) -> Iterator[Finding]:
-    """That each broker answers. One of several that does not is doubtful. Where as many are missing as answer, and
-    fewer answer than a topic usually has copies, it is wrong.
+    """That each broker answers. One of several that does not is doubtful; without a majority it is wrong: no write that
+    needs two copies goes on then.
 
-    `unreached`: bootstrap addresses without a listener, which may be those of brokers that are gone.
+    `unreached`: of so many bootstrap addresses, those without a listener. They may be those of brokers that are gone,
+    of which nothing is known where they keep no partition of this tenant.
     """
     lost = _copies_of_missing({answer.broker for answer in answered}, topics)
     silent = [answer for answer in answered if answer.error is not None]
     there = [answer for answer in answered if answer.error is None]
     brokers = len(answered) + len(lost)
-    missing = max(brokers - len(there), unreached)
-    few = len(there) <= missing and len(there) < REPLICATION_DEFAULT
+    few = 2 * len(there) <= brokers and brokers > 1
+    few = few or (2 * unreached > bootstrap and len(there) < unreached)
     if there:
         yield well(
             "brokers",

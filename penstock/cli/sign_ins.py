@@ -38,7 +38,7 @@ class SignIn:
         """When the service takes the token no more."""
         try:
             return datetime.fromisoformat(self.ends_at).astimezone(UTC)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise ConfigurationError(f"{SIGN_IN}: {self.ends_at!r} is no moment: penstock login") from None
 
     def fields(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ def wait_ms(timeout: Any, default_s: float = NEVER) -> float:
         return default_s * 1000
     if not isinstance(timeout, int | float) or timeout != timeout:
         raise TypeError(f"timeout: {timeout!r} is not a number of seconds")
-    return min(timeout, _WAIT_S_MAX) * 1000
+    return max(min(timeout, _WAIT_S_MAX), -1) * 1000
 
 
 def message_count(name: str, count: Any) -> int:

@@ -22,6 +22,11 @@ def lines_wait() -> bool:
     return bool(_waiting)
 
 
+def forget_lines() -> None:
+    """In a forked child: the parent writes its own."""
+    _waiting.clear()
+
+
 def write_lines() -> None:
     """Write what waits. Never under a client's lock. A handler that fails loses its line, and nothing else."""
     while _waiting:

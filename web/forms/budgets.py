@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from penstock.contract.resources import budgets
-from penstock.rules.budgets import BYTES, COST, MESSAGES, MONTH, NOTIFY, SLOW, STOP_GROWTH
+from penstock.rules.budgets import BYTES, COST, MESSAGES, MONTH, NOTIFY, SLOW
 from quotas.models import Budget
 from web.forms.console_form import ConsoleForm
 from web.forms.described import box
@@ -96,13 +96,12 @@ class NewBudgetForm(BudgetForm):
     def given_new(self) -> dict[str, Any]:
         """As `create` takes it."""
         found = self.cleaned_data
-        grows = found["policy"] == STOP_GROWTH
         return {
             **self.given(found["measure"]),
             "measure": found["measure"],
             "period": found["period"],
-            # Fields that the page does not show for the choices made are not taken: they were chosen for others.
-            "topic": "" if grows else found["topic"],
-            "service_account": "" if grows else found["service_account"],
+            "topic": found["topic"],
+            "service_account": found["service_account"],
+            # The page does not show this field for costs, which have one way to count.
             "counts_reads": found["counts"] == "both" and found["measure"] != COST,
         }

@@ -28,6 +28,8 @@ _KEYS_REMEMBERED_MAX = 16_384
 _SLOWED_SHARE = 2
 """All slowed partitions together may have so small a part of the buffer, in even shares: the others go on."""
 _NO_SAMPLE = 1 << 60
+_THROTTLED_NEWS_MS = 10_000
+"""After so long a limit that delayed a batch explains no wait of the next one."""
 
 _Delivery = TypeVar("_Delivery", bound=BatchDelivery)
 _Made = TypeVar("_Made", bound=BatchDelivery, covariant=True)
@@ -401,6 +403,8 @@ class RecordAccumulator:
 
     def _open_batch(self, route: Route, queue: PartitionQueue, size: int, now: float) -> ProducerBatch:
         settings = self._settings
+        if now - queue.throttled_at > _THROTTLED_NEWS_MS:
+            queue.throttled_ms = 0
         least = size + limits.KIB
         bytes_max = min(max(settings.batch_bytes, least), max(route.max_batch_bytes, least))
         batch = ProducerBatch(

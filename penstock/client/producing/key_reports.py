@@ -15,7 +15,7 @@ from random import Random
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.ports import BrokerRequest, Network
 from penstock.client.producing.accumulator import RecordAccumulator
-from penstock.client.producing.key_sampler import KeySketch
+from penstock.client.producing.key_sampler import LOOKS_MIN, KeySketch
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.client.timing import NEVER
 from penstock.contract import methods
@@ -131,7 +131,7 @@ def _report(
     queue: PartitionQueue, sketch: KeySketch, messages: int, now: float, over_ms: float
 ) -> log_pb2.KeyReport | None:
     """What is to be said of one partition; None while no key stands out."""
-    top = sketch.top(KEYS_MAX, now)
+    top = sketch.top(KEYS_MAX, now, LOOKS_MIN)
     sampled = sketch.sampled
     if sketch.looks < SAMPLED_MIN or not top:
         return None

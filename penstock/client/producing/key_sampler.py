@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 SAMPLED_OF = 256
 LOOK_MS = 25.0
+LOOKS_MIN = 3
+"""A key that fewer looks met is not called frequent."""
 KEYS = 32
 PARTITIONS_MAX = 256
 """Partitions that are followed; of more, those sampled last."""
@@ -40,15 +42,18 @@ class FrequentKey:
     """Messages with this key, as the looks count them, at most."""
     error: int
     """By how much `count` may be too high."""
+    looks: int
+    """So many looks met it since it is counted."""
 
 
 class _Counter:
-    __slots__ = ("count", "error", "size")
+    __slots__ = ("count", "error", "looks", "size")
 
     def __init__(self, size: int, count: int, error: int) -> None:
         self.size = size
         self.count = count
         self.error = error
+        self.looks = 1
 
 
 class KeySketch:
@@ -78,18 +83,21 @@ class KeySketch:
         counter = self._counters.get(kept)
         if counter is not None:
             counter.count += messages
+            counter.looks += 1
         elif len(self._counters) < KEYS:
             self._counters[kept] = _Counter(len(key), messages, 0)
         else:
             self._counters[kept] = self._taken_over(len(key), messages)
 
-    def top(self, count: int, now: float) -> list[FrequentKey]:
-        """The most frequent first, without those that may be there by their error alone."""
+    def top(self, count: int, now: float, looks_min: int = 1) -> list[FrequentKey]:
+        """The most frequent first, without those that may be there by their error alone, and without those that fewer
+        looks met: a single look may count for hundreds of messages.
+        """
         self._halve(now)
         found = [
-            FrequentKey(key, counter.size, counter.count, counter.error)
+            FrequentKey(key, counter.size, counter.count, counter.error, counter.looks)
             for key, counter in self._counters.items()
-            if counter.count > counter.error
+            if counter.count > counter.error and counter.looks >= looks_min
         ]
         found.sort(key=_order)
         return found[:count]
@@ -113,7 +121,7 @@ class KeySketch:
                     break
         self._least = least
         counter = self._counters.pop(smallest)
-        counter.size, counter.count, counter.error = size, least + messages, least
+        counter.size, counter.count, counter.error, counter.looks = size, least + messages, least, 1
         return counter
 
     def _halve(self, now: float) -> None:
@@ -128,6 +136,7 @@ class KeySketch:
         for key, counter in list(self._counters.items()):
             counter.count >>= times
             counter.error >>= times
+            counter.looks >>= times
             if not counter.count:
                 del self._counters[key]
 

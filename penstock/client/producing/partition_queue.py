@@ -86,6 +86,7 @@ class PartitionQueue:
         "slow_down_ms",
         "slowed_ms",
         "slowed_until",
+        "throttled_at",
         "throttled_ms",
         "topic",
         "topic_id",
@@ -120,6 +121,7 @@ class PartitionQueue:
         self.blocked_by: PenstockError | None = None
         """What the last attempt met, of whichever batch: why what waits here waits. None = nothing known."""
         self.throttled_ms = 0
+        self.throttled_at = 0.0
         self.failures = 0
         self.leader = NO_LEADER
         self.leader_epoch = -1

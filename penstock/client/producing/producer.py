@@ -383,6 +383,7 @@ class ProducerCore:
         if slow_down_ms or (looked and queue.slow_down_ms):
             self._slow_down(queue, slow_down_ms, now)
         queue.throttled_ms = result.throttled_ms
+        queue.throttled_at = now
         if result.throttled_ms:
             batch.throttled_ms = result.throttled_ms
             self.throttled_ms += result.throttled_ms

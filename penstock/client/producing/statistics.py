@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from penstock.client.producing.accumulator import RecordAccumulator
-from penstock.client.producing.key_sampler import KeySampler, KeySketch
+from penstock.client.producing.key_sampler import LOOKS_MIN, KeySampler, KeySketch
 from penstock.client.producing.partition_queue import PartitionQueue
 
 HOT_KEYS_MAX = 10
@@ -123,6 +123,6 @@ def _hot_keys(sketch: KeySketch, now: float) -> tuple[HotKey, ...]:
                 size=one.size,
                 share_percent=(one.count - one.error) * 100 // max(1, sketch.sampled),
             )
-            for one in sketch.top(HOT_KEYS_MAX, now)
+            for one in sketch.top(HOT_KEYS_MAX, now, LOOKS_MIN)
         ]
     )

@@ -63,6 +63,16 @@ def test_a_hot_key_of_ten_messages_a_second_is_reported_too() -> None:
     assert last.messages == pytest.approx(10 * last.over_ms / 1_000, rel=0.2)
 
 
+def test_keys_that_never_come_twice_are_never_reported() -> None:
+    """Rarely or in bursts, where a single look counts for many messages."""
+    runner, producer = started(partitions=3)
+    for number in range(150):
+        for each in range(20 if number % 5 == 0 else 1):
+            runner.send(producer, "orders", b"", b"order-%d-%d" % (number, each), partition=each % 3)
+        runner.run(1_000)
+    assert reported(runner) == []
+
+
 def test_a_later_report_speaks_of_what_was_sent_since() -> None:
     runner, producer = started()
     rounds(runner, producer, [b"hot"], 3)
