@@ -219,7 +219,7 @@ def test_a_change_is_shown_field_by_field(
     [
         ("topics: [{name: new}, {name: orders, partitions: 2}]", "the number can only grow"),
         (
-            "topics: [{name: new}, {name: orders, partitions: 3, settings: {replication: 2}}]",
+            "topics: [{name: new}, {name: orders, partitions: 3, settings: {durability: replicated}}]",
             "when a topic is made",
         ),
         ("principal_groups: [{name: x, members: [{person: q@b.c}]}]", "person:q@b.c is not there"),

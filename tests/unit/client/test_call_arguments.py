@@ -19,6 +19,8 @@ from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.profiles import connection_settings
 from tests.unit.client.runner import CONSUMER, PRODUCER, Runner
 
+_COMPILED = "str object expected"
+"""Compiled cores look at types themselves, before our checks."""
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "timeout text": (lambda: check.wait_ms("5"), "timeout: '5' is not a number of seconds"),
     "timeout nan": (lambda: check.wait_ms(math.nan), "timeout: nan is not"),
@@ -29,11 +31,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "half a message": (lambda: check.message_count("max_messages", 2.5), r"max_messages: 2\.5 is not"),
     "less than none": (lambda: check.message_count("max_messages", -1), "max_messages: -1; 0 or more"),
     "topic": (lambda: check.topic_name(b"orders"), "topic: b'orders' is not a name"),
-    "described topic": (lambda: metadata_call((None,)), "topic: None is not a name"),  # type: ignore[arg-type]
+    "described topic": (lambda: metadata_call((None,)), f"topic: None is not a name|{_COMPILED}"),  # type: ignore[arg-type]
     "topic of no letters": (lambda: check.topic_name("t\ud800"), "topic: .* holds what is no letter"),
     "group of no letters": (lambda: check.group_name("g\udcff"), "group: .* holds what is no letter"),
-    "group": (lambda: next(describe_group(None)), "group: None is not a name"),  # type: ignore[arg-type]
-    "deleted group": (lambda: next(delete_group(5)), "group: 5 is not a name"),  # type: ignore[arg-type]
+    "group": (lambda: next(describe_group(None)), f"group: None is not a name|{_COMPILED}"),  # type: ignore[arg-type]
+    "deleted group": (lambda: next(delete_group(5)), f"group: 5 is not a name|{_COMPILED}"),  # type: ignore[arg-type]
     "partition": (lambda: check.named_partition("orders", "0"), "partition: '0' is not a whole number"),
     "a name for pairs": (
         lambda: check.named_partitions("assign", "orders"),
