@@ -147,12 +147,12 @@ def test_a_key_that_nothing_names_goes_to_no_address_from_elsewhere(tmp_path: Pa
     assert connection_settings(environment=environment, brokers=False).api_key is None
     named = connection_settings(bootstrap=elsewhere, profile="dev", environment=environment)
     assert named.api_key == "of-dev"
-    own = text + f'api_url = "{url}/"\n'
+    with_url = text + f'api_url = "{url}/"\n'
     same = connection_settings(
-        environment=profiles(tmp_path, own, PENSTOCK_API_URL=url, PENSTOCK_API_KEY="mine")
+        environment=profiles(tmp_path, with_url, PENSTOCK_API_URL=url, PENSTOCK_API_KEY="mine")
     )
     assert (same.bootstrap, same.api_key) == (("127.0.0.1:1",), "mine"), "it is the profile's own service"
-    staging = connection_settings(environment=profiles(tmp_path, own, PENSTOCK_BOOTSTRAP="10.0.0.1:1"))
+    staging = connection_settings(environment=profiles(tmp_path, with_url, PENSTOCK_BOOTSTRAP="10.0.0.1:1"))
     assert staging.api_url is None, "no change of staging reaches the service of the profile"
 
 
