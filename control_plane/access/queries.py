@@ -180,7 +180,9 @@ class KeyRights:
         return VisibleTopics(self)
 
     def hint(self, resource: str, name: str) -> str:
-        """What a refusal adds that says that something does not exist, whether or not it does."""
+        """Words behind "does not exist", for callers who may know that the access list hides names; else empty. They
+        are the same for a name that exists and for one that does not.
+        """
         if self._access is None:
             return ""
         return hint(self._access, self.owner, resource, name, self._address, scoped=self.scoped)
@@ -214,7 +216,7 @@ class KeyRights:
 
 
 class VisibleTopics:
-    """Whether a key may describe the topic of a name."""
+    """The topics of a tenant that a key may describe: called with a name, it says whether that is one of them."""
 
     def __init__(self, rights: KeyRights) -> None:
         self._rights = rights
@@ -223,7 +225,7 @@ class VisibleTopics:
         return self._rights.allows(rules.DESCRIBE, rules.TOPIC, name)
 
     def hint(self, name: str) -> str:
-        """As `KeyRights.hint`."""
+        """Words behind "topic … does not exist", as `KeyRights.hint` gives them."""
         return self._rights.hint(rules.TOPIC, name)
 
 

@@ -116,7 +116,7 @@ def refusal(name: str, limit: int, used: int | None, topic: str = "") -> str:
 
 
 def _service_s(topic: str) -> str:
-    """What a person does about the topic that the service itself writes."""
+    """Advice for the topic of the audit log, which the service writes and no person made; else empty."""
     return (
         "; it has the audit log: set its retention with penstock audit topic" if topic == AUDIT_TOPIC else ""
     )

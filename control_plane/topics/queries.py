@@ -77,10 +77,12 @@ class Visible(Protocol):
     """The topics that the caller sees."""
 
     def __call__(self, name: str) -> bool:
-        """Whether one of this name is among them."""
+        """True if a topic of this name may be shown to the caller."""
 
     def hint(self, name: str) -> str:
-        """What a refusal adds that says that it does not exist, whether or not it does."""
+        """Words behind "does not exist", for callers who may know that the access list hides names; else empty. They
+        are the same for a name that exists and for one that does not.
+        """
 
 
 def topic(tenant: Tenant, name: str, visible: Visible | None = None) -> Topic:

@@ -77,7 +77,9 @@ class AccessRules(Protocol):
         """The same for a consumer group of the principal's tenant."""
 
     def hint(self, principal: Principal, resource: str, name: str) -> str:
-        """What a refusal adds that says that a topic or group of this name does not exist, whether or not it does."""
+        """Words behind "does not exist", for callers who may know that the access list hides names; else empty. They
+        are the same for a name that exists and for one that does not.
+        """
 
 
 class KeyRights:

@@ -152,7 +152,7 @@ class Runtime:
             _resolve(future, True)
 
     def look_again_soon(self) -> None:
-        """As `let_look_again`, from any thread and from a signal handler, which wake no loop otherwise."""
+        """Let waiting callers look again soon. Any thread and a signal handler may call it: it wakes the loop."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.let_look_again)
 

@@ -454,8 +454,11 @@ class Consumer:
         It may be called from any thread and from a signal handler.
         """
         self._core.stopped = True
-        with self._lock:
-            self._runtime.let_look_again()
+        if (
+            self._runtime.unusable is None
+        ):  # in a forked child the lock may be another thread's of the parent, for good
+            with self._lock:
+                self._runtime.let_look_again()
 
     @property
     def stopped(self) -> bool:

@@ -23,7 +23,7 @@ _serving = _Serving()
 
 
 _locks: list[ref[threading.RLock]] = []
-"""Those of all clients. Lists grow, shrink and are copied in one step each, whatever other threads do."""
+"""The locks of all clients. A list grows, shrinks and is copied in one step each, whatever other threads do."""
 
 
 def client_lock() -> threading.RLock:
@@ -36,7 +36,7 @@ def client_lock() -> threading.RLock:
 
 
 def is_within_call(lock: threading.RLock) -> bool:
-    """Whether this thread has the lock now. `threading.Condition` asks the same way."""
+    """True if the calling thread has the lock now. `threading.Condition` asks the same way."""
     owned: bool = lock._is_owned()  # type: ignore[attr-defined]
     return owned
 

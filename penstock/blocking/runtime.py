@@ -56,7 +56,7 @@ _writing = threading.Lock()
 
 
 def _write_soon() -> None:
-    """By a thread of its own, one in the process: a handler may wait for what only the driver brings."""
+    """Let one thread of the process write the lines: a handler of the log may wait for what only the driver brings."""
     if _writing.acquire(blocking=False):
         try:
             threading.Thread(target=_write_all, name="penstock-log", daemon=True).start()

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from penstock import Client, PenstockError
+from penstock import Client, Consumer, PenstockError
 from tests.waiting import PATIENCE_S
 
 
@@ -22,7 +22,7 @@ def main(bootstrap: str, key: str) -> None:
     uses: list[Callable[[], object]] = [
         lambda: producer.send("orders", b"child"),
         lambda: producer.flush(1),
-        lambda: consumer.poll(timeout=1),
+        lambda: _stopped(consumer).poll(timeout=1),
         client.topics,
         client.producer,
         lambda: pending.result(1),
@@ -42,6 +42,11 @@ def main(bootstrap: str, key: str) -> None:
     producer.flush(PATIENCE_S)
     print("parent:", pending.result(0).offset, flush=True)
     client.close()
+
+
+def _stopped(consumer: Consumer) -> Consumer:
+    consumer.stop()  # which needs no lock that stayed with a thread of the parent
+    return consumer
 
 
 def _said(use: Callable[[], object]) -> str:
